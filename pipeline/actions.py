@@ -1,0 +1,100 @@
+"""One step of a rank's work, in the notation of torch's pipeline IR: `2F0`, `2SEND_F0`."""
+
+import re
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Self
+
+
+class Kind(Enum):
+    """What an action does; the value is how it prints."""
+
+    F = "F"
+    """Forward."""
+    B = "B"
+    """Full backward: the input's gradient and the weights'."""
+    I = "I"  # noqa: E741 - the literature's name for it
+    """Backward for the input's gradient only."""
+    W = "W"
+    """Backward for the weights' gradients only, after its I."""
+    SEND_F = "SEND_F"
+    RECV_F = "RECV_F"
+    SEND_B = "SEND_B"
+    RECV_B = "RECV_B"
+
+    @property
+    def is_compute(self) -> bool:
+        """Whether it works on a stage."""
+        return not self.is_comm
+
+    @property
+    def is_send(self) -> bool:
+        """Whether it gives an activation or a gradient away."""
+        return self in (Kind.SEND_F, Kind.SEND_B)
+
+    @property
+    def is_receive(self) -> bool:
+        """Whether it takes an activation or a gradient in."""
+        return self in (Kind.RECV_F, Kind.RECV_B)
+
+    @property
+    def is_comm(self) -> bool:
+        """Whether it is one end of a message."""
+        return self.is_send or self.is_receive
+
+
+_FORM = re.compile(rf"(\d+)({'|'.join(kind.value for kind in Kind)})(\d+)", re.ASCII)
+
+# From one end of a message to the other: the kind there, and how far away its stage is.
+_OTHER_END = {
+    Kind.SEND_F: (Kind.RECV_F, +1),
+    Kind.RECV_F: (Kind.SEND_F, -1),
+    Kind.SEND_B: (Kind.RECV_B, -1),
+    Kind.RECV_B: (Kind.SEND_B, +1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The line of source that an action came from."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A kind of work on one stage for one microbatch. Equality ignores where it came from."""
+
+    stage: int
+    kind: Kind
+    microbatch: int
+    origin: Origin | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind.value}{self.microbatch}"
+
+    @classmethod
+    def parse(cls, text: str, origin: Origin | None = None) -> Self:
+        """Read what `str` prints; ValueError for anything else."""
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            kinds = " ".join(kind.value for kind in Kind)
+            raise ValueError(
+                f"not an action: {text!r}; an action is <stage><kind><microbatch>, such as 2F0 "
+                f"or 2SEND_F0, with kind one of {kinds}"
+            )
+        stage, kind, microbatch = match.groups()
+        return cls(int(stage), Kind(kind), int(microbatch), origin)
+
+    @property
+    def other_end(self) -> "Action":
+        """Return the receive that a send needs, or the send that a receive needs."""
+        kind, distance = _OTHER_END[self.kind]
+        return Action(self.stage + distance, kind, self.microbatch, self.origin)
+
+
+CURRENT: ContextVar[Action | None] = ContextVar("CURRENT", default=None)
+"""The action being executed on this thread: what a recorder labels a communication with."""

@@ -1,0 +1,106 @@
+"""From a compute-only plan to one with sends and receives, by a comm policy."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from pipeline.actions import Action, Kind
+from pipeline.dependencies import receive_for, send_of
+from pipeline.plan import Plan
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which communications return at once, and how far ahead receives are posted."""
+
+    name: str
+    asynchronous: frozenset[Kind]
+    """Kinds whose call only posts. A receive is waited for right before the work that uses it."""
+    lookahead: int
+    """How many compute actions before its use a receive is posted."""
+    doc: str
+
+
+POLICIES = {
+    policy.name: policy
+    for policy in (
+        Policy(
+            "blocking",
+            frozenset(),
+            lookahead=0,
+            doc="every call blocks; where two neighbours send first, as in 1F1B, both hang",
+        ),
+        Policy(
+            "isend",
+            frozenset({Kind.SEND_F}),
+            lookahead=0,
+            doc="activations are sent without waiting, the rest blocks: enough for 1F1B",
+        ),
+        Policy(
+            "async",
+            frozenset({Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B}),
+            lookahead=2,
+            doc="receives are posted ahead, and every message overlaps with compute",
+        ),
+    )
+}
+
+
+def get_policy(policy: Policy | str) -> Policy:
+    """Look a policy up; ValueError lists the known names."""
+    if isinstance(policy, Policy):
+        return policy
+    if policy not in POLICIES:
+        raise ValueError(f"unknown comm policy {policy!r}; known: {', '.join(POLICIES)}")
+    return POLICIES[policy]
+
+
+def lower(plan: Plan, policy: Policy | str = "async") -> Plan:
+    """Insert SEND_F, RECV_F, SEND_B and RECV_B where data crosses ranks.
+
+    A send follows the action that makes its data. A receive comes before the one that uses it,
+    or earlier: messages between two ranks carry no label, so that receives have to be posted in
+    the order of the sends. A lowered plan is refused with ValueError.
+    """
+    if plan.is_lowered:
+        raise ValueError(f"{plan.schedule}: this plan has sends and receives already")
+    policy = get_policy(policy)
+    rows = (_lower_row(plan, rank, policy.lookahead) for rank in range(plan.world))
+    return replace(plan, rows=tuple(tuple(row) for row in rows))
+
+
+def _lower_row(plan: Plan, rank: int, lookahead: int) -> Iterator[Action]:
+    posts = _posts(plan, rank, lookahead)
+    for step, action in enumerate(plan.rows[rank]):
+        yield from posts[step]
+        yield action
+        if send := send_of(action, plan.placement):
+            yield send
+
+
+def _posts(plan: Plan, rank: int, lookahead: int) -> defaultdict[int, list[Action]]:
+    """Decide before which step of its row a rank posts each receive."""
+    use: dict[Action, int] = {}
+    from_rank: defaultdict[int, list[Action]] = defaultdict(list)
+    for step, action in enumerate(plan.rows[rank]):
+        if receive := receive_for(action, plan.placement):
+            use[receive] = step
+            from_rank[plan.rank_of(receive.other_end.stage)].append(receive)
+    posts: defaultdict[int, list[Action]] = defaultdict(list)
+    for source, receives in sorted(from_rank.items()):
+        place = {message: place for place, message in enumerate(_messages(plan, source, rank))}
+        receives.sort(key=lambda receive: place.get(receive, len(place)))
+        # Each is needed by its own use, and before those that have to be posted after it.
+        latest = accumulate((use[receive] for receive in reversed(receives)), min)
+        for receive, step in zip(receives, reversed(list(latest)), strict=True):
+            posts[max(0, step - lookahead)].append(receive)
+    return posts
+
+
+def _messages(plan: Plan, source: int, target: int) -> Iterator[Action]:
+    """Give the receives of what one rank sends to another, in the order of the sends."""
+    for action in plan.rows[source]:
+        send = send_of(action, plan.placement)
+        if send and plan.rank_of(send.other_end.stage) == target:
+            yield send.other_end

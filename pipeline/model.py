@@ -1,0 +1,203 @@
+"""The seeded monolith, its data, and its losses: what every pipeline has to reproduce."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LEAK = 0.5
+KINDS = ("seed", "conditioned")
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "sgd": torch.optim.SGD,
+}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model with its data, decided by these values alone.
+
+    `seed` is the course's workload: PyTorch's default weights, binary targets. Its logits hardly
+    differ over the batch, so its loss says little. `conditioned` is scaled so that every
+    microbatch moves every parameter. Either has `layers` blocks of Linear and ReLU, and a head.
+    """
+
+    kind: str = "seed"
+    layers: int = 16
+    width: int = 128
+    classes: int = 2
+    batch: int = 32
+    dtype: torch.dtype = torch.float32
+    seed: int = 42
+    lr: float = 1e-3
+    optimizer: str = "adam"
+
+    def __post_init__(self) -> None:
+        for name, known in (("kind", KINDS), ("optimizer", tuple(OPTIMIZERS))):
+            if getattr(self, name) not in known:
+                given = getattr(self, name)
+                raise ValueError(f"unknown {name} {given!r}; known: {', '.join(known)}")
+        for name in ("layers", "width", "classes", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1: got {getattr(self, name)}")
+        if not self.dtype.is_floating_point:
+            raise ValueError(f"dtype must be a floating one: got {self.dtype}")
+
+    @classmethod
+    def conditioned(cls, **overrides: Any) -> "Workload":
+        """Return the well-conditioned workload at its usual size: float64 and small."""
+        usual = cls("conditioned", layers=8, width=16, classes=8, batch=16, dtype=torch.float64)
+        return replace(usual, **overrides)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A workload's parts: `layers` blocks and the head, and one batch."""
+
+    units: tuple[nn.Module, ...]
+    inputs: Tensor
+    """(batch, width)."""
+    targets: Tensor
+    """(batch,), class indices."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one rank sees of a batch: inputs on the first stage's, targets on the last's."""
+
+    size: int
+    inputs: Tensor | None
+    targets: Tensor | None
+
+
+def build(workload: Workload) -> Built:
+    """Draw the weights, then inputs, then targets, all from the workload's seed, on the CPU.
+
+    Values are drawn in float32 and cast, so that one seed means one model in every dtype. The
+    caller's random state is left as it was, but is used meanwhile: one thread at a time.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(workload.seed)
+        wide, narrow = workload.width, workload.classes
+        conditioned = workload.kind == "conditioned"
+        # Not quite ReLU, so that no unit of a narrow model is dead for the whole batch.
+        activation = nn.LeakyReLU(LEAK) if conditioned else nn.ReLU()
+        units: list[nn.Module] = [
+            nn.Sequential(nn.Linear(wide, wide, dtype=torch.float32), activation)
+            for _ in range(workload.layers)
+        ]
+        units.append(nn.Linear(wide, narrow, dtype=torch.float32))
+        if conditioned:
+            for unit in units:
+                _condition(unit)
+        inputs = torch.randn(workload.batch, wide, dtype=torch.float32)
+        if conditioned:
+            # Spread over the classes, with no period that a microbatch could fall in with.
+            targets = torch.randperm(workload.batch) % narrow
+        else:
+            targets = torch.randint(0, narrow, (workload.batch,))
+    for unit in units:
+        unit.to(workload.dtype)
+    return Built(tuple(units), inputs.to(workload.dtype), targets)
+
+
+@torch.no_grad()
+def _condition(unit: nn.Module) -> None:
+    for linear in unit.modules():
+        if isinstance(linear, nn.Linear):
+            # Orthogonal, so that no depth makes the samples alike or a gradient vanish.
+            nn.init.orthogonal_(linear.weight, nn.init.calculate_gain("leaky_relu", LEAK))
+            nn.init.normal_(linear.bias, std=0.2)
+
+
+def split(layers: int, count: int) -> list[range]:
+    """Spread `layers` over `count` stages: all of them, in order, sizes at most one apart.
+
+    The earlier stages get the extra ones, because the last has the head as well.
+    """
+    if count > layers:
+        raise ValueError(f"{layers} layers cannot fill {count} stages: use at most {layers}")
+    ends = [0]
+    for size in _even(layers, count, "stages"):
+        ends.append(ends[-1] + size)
+    return [range(start, end) for start, end in pairwise(ends)]
+
+
+def chunk_sizes(batch: int, chunks: int) -> list[int]:
+    """Spread `batch` samples over exactly `chunks` microbatches, sizes at most one apart.
+
+    `torch.chunk` rounds sizes up instead, and may return fewer chunks than it is asked for.
+    """
+    if chunks > batch:
+        raise ValueError(f"{batch} samples cannot fill {chunks} chunks: use at most {batch}")
+    return _even(batch, chunks, "chunks")
+
+
+def _even(total: int, parts: int, name: str) -> list[int]:
+    if parts < 1:
+        raise ValueError(f"{name} must be at least 1: got {parts}")
+    return [total // parts + (part < total % parts) for part in range(parts)]
+
+
+def make_optimizer(workload: Workload, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Return the workload's optimizer over some of its parameters."""
+    return OPTIMIZERS[workload.optimizer](parameters, lr=workload.lr)  # type: ignore[call-arg]
+
+
+def loss_weight(loss: Tensor, size: int, batch: int) -> Tensor:
+    """Return a microbatch's share of the batch, as what its mean loss is weighted by."""
+    return loss.new_tensor(size / batch)
+
+
+class Monolith(nn.Module):
+    """The whole model on one device: the oracle that pipelines are compared with."""
+
+    def __init__(self, workload: Workload, device: torch.device | str = "cpu") -> None:
+        super().__init__()
+        self.workload = workload
+        built = build(workload)
+        self.units = nn.Sequential(*built.units).to(device)
+        self.inputs = built.inputs.to(device)
+        self.targets = built.targets.to(device)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the logits, (samples, classes)."""
+        return self.units(inputs)  # type: ignore[no-any-return]
+
+    def step(self) -> Tensor:
+        """Add the whole batch's gradients to `.grad`, and return its mean loss, detached."""
+        loss = F.cross_entropy(self(self.inputs), self.targets)
+        loss.backward()
+        return loss.detach()
+
+    def step_microbatched(self, order: Sequence[int], sizes: Sequence[int]) -> Tensor:
+        """Do the same in microbatches of `sizes`, accumulated in the `order` of their backwards.
+
+        Bitwise equal to a pipeline that does its backwards in this order.
+        """
+        inputs = self.inputs.split(list(sizes))
+        targets = self.targets.split(list(sizes))
+        total = torch.zeros((), dtype=self.inputs.dtype, device=self.inputs.device)
+        for microbatch in order:
+            loss = F.cross_entropy(self(inputs[microbatch]), targets[microbatch])
+            weight = loss_weight(loss, sizes[microbatch], len(self.inputs))
+            torch.autograd.backward(loss, weight)
+            total += loss.detach() * weight
+        return total
+
+
+def train_monolith(
+    workload: Workload, steps: int, device: torch.device | str = "cpu"
+) -> Iterator[float]:
+    """Train on the whole batch, and yield the loss of every step before its update."""
+    model = Monolith(workload, device)
+    optimizer = make_optimizer(workload, model.parameters())
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model.step()
+        optimizer.step()
+        yield loss.item()

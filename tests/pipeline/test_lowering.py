@@ -1,0 +1,92 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.actions import Action, Kind
+from pipeline.lower import POLICIES, get_policy, lower
+from pipeline.plan import Plan, build_plan, validate
+from tests.pipeline.rendezvous import DeadlockError, run
+from tests.pipeline.strategies import any_valid_plans, plans
+
+policies = st.sampled_from(list(POLICIES))
+asynchronous = st.sampled_from(["isend", "async"])
+
+
+@given(plans(), policies)
+def test_a_lowered_plan_is_valid_and_computes_the_same(plan: Plan, policy: str) -> None:
+    lowered = lower(plan, policy)
+    validate(lowered)
+    for before, after in zip(plan.rows, lowered.rows, strict=True):
+        assert before == tuple(action for action in after if action.kind.is_compute)
+
+
+@given(plans(), policies)
+def test_every_send_has_its_receive(plan: Plan, policy: str) -> None:
+    ends = Counter(a for row in lower(plan, policy).rows for a in row if a.kind.is_comm)
+    assert all(count == 1 and ends[action.other_end] == 1 for action, count in ends.items())
+    assert len(ends) == 4 * (plan.world - 1) * plan.chunks
+
+
+@given(plans(), policies)
+def test_what_is_inserted_comes_from_the_line_of_its_compute(plan: Plan, policy: str) -> None:
+    for before, after in zip(plan.rows, lower(plan, policy).rows, strict=True):
+        origins = {action: action.origin for action in before}
+        for action in after:
+            if action.kind.is_comm:
+                kind = Kind.F if action.kind in (Kind.SEND_F, Kind.RECV_F) else Kind.B
+                assert action.origin is origins[Action(action.stage, kind, action.microbatch)]
+
+
+@given(plans(), asynchronous)
+def test_asynchronous_policies_never_hang_on_rendezvous_sends(plan: Plan, policy: str) -> None:
+    run(lower(plan, policy), POLICIES[policy])
+
+
+@given(any_valid_plans())
+def test_async_runs_any_valid_plan_and_no_message_is_swapped(plan: Plan) -> None:
+    lowered = lower(plan, "async")
+    validate(lowered)
+    run(lowered, POLICIES["async"])
+
+
+@pytest.mark.parametrize("name", ["naive", "gpipe"])
+@given(world=st.integers(1, 8), chunks=st.integers(1, 32))
+def test_blocking_sends_are_enough_for_naive_and_gpipe(name: str, world: int, chunks: int) -> None:
+    run(lower(build_plan(name, world, chunks), "blocking"), POLICIES["blocking"])
+
+
+@given(world=st.integers(2, 8), chunks=st.integers(2, 32))
+def test_1f1b_hangs_with_blocking_sends(world: int, chunks: int) -> None:
+    with pytest.raises(DeadlockError) as hang:
+        run(lower(build_plan("1f1b", world, chunks), "blocking"), POLICIES["blocking"])
+    assert {Kind.SEND_F, Kind.SEND_B} <= {action.kind for action in hang.value.stuck.values()}
+
+
+def test_1f1b_with_blocking_sends_is_fine_where_nothing_crosses() -> None:
+    for world, chunks in ((1, 4), (2, 1), (4, 1)):
+        run(lower(build_plan("1f1b", world, chunks), "blocking"), POLICIES["blocking"])
+
+
+def test_blocking_communicates_right_beside_the_work() -> None:
+    assert lower(build_plan("gpipe", 2, 2), "blocking").grid().splitlines() == [
+        "step    0         1         2         3         4         5         6         7",
+        "rank 0  0F0       0SEND_F0  0F1       0SEND_F1  0RECV_B0  0B0       0RECV_B1  0B1",
+        "rank 1  1RECV_F0  1F0       1RECV_F1  1F1       1B0       1SEND_B0  1B1       1SEND_B1",
+    ]
+
+
+def test_async_posts_receives_two_actions_ahead() -> None:
+    row = lower(build_plan("gpipe", 2, 3), "async").rows[1]
+    assert " ".join(map(str, row[:5])) == "1RECV_F0 1RECV_F1 1RECV_F2 1F0 1F1"
+
+
+def test_lowering_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="has sends and receives already"):
+        lower(lower(build_plan("gpipe", 2, 2)))
+
+
+def test_an_unknown_policy_is_refused_with_the_known_names() -> None:
+    with pytest.raises(ValueError, match="'eager'; known: blocking, isend, async"):
+        get_policy("eager")
