@@ -1,0 +1,285 @@
+"""Which ranks can never go on: proved from what is posted, not from the time it takes.
+
+A rank that runs may still post anything. A rank blocked on a paired operation goes on when the
+backend has moved the data. A rank blocked on an unpaired one goes on only if the rank it waits
+for comes to post the counterpart. What is left after following those rules to their end is stuck
+for ever, however fast or slow the machine is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from harness.checkers.phrases import join, operation, place, ranks_text, verb
+from harness.findings import Finding
+from harness.matching import channel_key
+from harness.semantics import needed_ranks
+from harness.trace import Op, RankTrace, Status, Trace, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A rank that never goes on: what it is blocked on, and which ranks never come."""
+
+    wait: Wait
+    missing: frozenset[int]
+
+    @property
+    def op(self) -> Op:
+        """The operation that never ends."""
+        return self.wait.op
+
+
+def find_stuck(trace: Trace, backend: str = "gloo", *, give_up: bool = False) -> dict[int, Stuck]:
+    """Return the ranks that can never go on.
+
+    With ``give_up`` a wait that has a timeout of its own, and a rank with another thread that
+    might still post, count as blocked too: no proof, but the best account once time has run out.
+    """
+    blocked = {
+        history.rank: history.blocked
+        for history in trace.ranks
+        if history.status is Status.RUNNING and _is_blocked(history, give_up)
+    }
+    live = {
+        history.rank
+        for history in trace.ranks
+        if history.status is Status.RUNNING and history.rank not in blocked
+    }
+    missing = {wait.op: _missing(trace, wait.op, backend) for ws in blocked.values() for wait in ws}
+    changed = True
+    while changed:
+        changed = False
+        for rank, waits in blocked.items():
+            if rank not in live and any(_may_end(w.op, missing[w.op], live) for w in waits):
+                live.add(rank)
+                changed = True
+    return {
+        rank: Stuck(wait, missing[wait.op] - live)
+        for rank, waits in blocked.items()
+        if rank not in live
+        for wait in waits[:1]
+    }
+
+
+def _is_blocked(history: RankTrace, give_up: bool) -> bool:
+    waits = history.blocked
+    if not waits:
+        return False
+    if give_up:
+        return True
+    return not any(wait.gives_up for wait in waits) and len(waits) > waits[-1].other_threads
+
+
+def _missing(trace: Trace, op: Op, backend: str) -> frozenset[int]:
+    """Return the ranks that have to post something for ``op`` to end; none: it will end."""
+    group = trace.groups.get(op.group)
+    members = group.ranks if group is not None else tuple(range(trace.world_size))
+    if op.is_collective:
+        met = trace.matcher.met(op)
+        return frozenset(needed_ranks(op, members, backend) - met.keys())
+    if op.any_source:
+        free = trace.matcher.may_receive(op)
+        return frozenset() if free else frozenset(members) - {op.rank}
+    if op.match is not None or op.peer is None:
+        return frozenset()
+    if op.kind == "send" and trace.matcher.may_be_taken(op):
+        return frozenset()
+    return frozenset({op.peer})
+
+
+def _may_end(op: Op, missing: frozenset[int], live: set[int]) -> bool:
+    if not missing:
+        return True
+    return bool(missing & live) if op.any_source else missing <= live
+
+
+def check(trace: Trace, backend: str = "gloo", *, give_up: bool = False) -> Finding | None:
+    """Return the deadlock or the orphaned wait that holds the stuck ranks; None if none is.
+
+    Ranks that wait only for a rank that raised or died give no finding: that is the cause.
+    """
+    stuck = find_stuck(trace, backend, give_up=give_up)
+    if not stuck:
+        return None
+    cycle = _shortest_cycle(stuck)
+    return _deadlock(trace, stuck, cycle) if cycle else _orphan(trace, stuck)
+
+
+def _shortest_cycle(stuck: dict[int, Stuck]) -> list[int]:
+    """Return the ranks of a shortest cycle, from its lowest rank on; empty if there is none."""
+    best: list[int] = []
+    for start in sorted(stuck):
+        paths = deque([[start]])
+        seen = {start}
+        while paths:
+            path = paths.popleft()
+            if best and len(path) >= len(best):
+                break
+            for following in sorted(stuck[path[-1]].missing):
+                if following == start:
+                    best = path
+                    break
+                if following in stuck and following not in seen:
+                    seen.add(following)
+                    paths.append([*path, following])
+            if best == path:
+                break
+    return best
+
+
+def _deadlock(trace: Trace, stuck: dict[int, Stuck], cycle: list[int]) -> Finding:
+    ops = [stuck[rank].op for rank in cycle]
+    kinds = {op.kind for op in ops}
+    others = [rank for rank in sorted(stuck) if rank not in cycle]
+    if len(cycle) == 2:
+        message = f"ranks {cycle[0]} and {cycle[1]} wait for each other"
+    else:
+        message = f"{ranks_text(cycle)} wait in a circle, each for the next"
+    cause, why, help_ = _why(trace, ops, kinds)
+    details: dict[str, Any] = {"cycle": cycle, "why": why}
+    if others:
+        details["also_blocked"] = others
+    return Finding(
+        code="deadlock",
+        message=message,
+        help=help_,
+        cause=cause,
+        ranks=tuple(cycle),
+        operations=tuple(operation(op) for op in ops),
+        details=details,
+        time_ns=max(stuck[rank].wait.since_ns for rank in cycle),
+    )
+
+
+def _why(trace: Trace, ops: list[Op], kinds: set[str]) -> tuple[str | None, str, str]:
+    """Return the cause's name where it can be shown, its account, and what to do."""
+    if (crossed := _crossed(trace, ops)) is not None:
+        return crossed
+    if kinds == {"send"}:
+        return (
+            None,
+            "a send completes only when its receive is posted, and every rank of the circle "
+            "sends first",
+            "make one of them isend, or post both directions as one batch_isend_irecv",
+        )
+    if kinds == {"recv"}:
+        return (
+            None,
+            "every rank of the circle waits for a message that the next one would send only later",
+            "let one of them send before it receives, or look for the send that is missing",
+        )
+    if kinds == {"send", "recv"}:
+        return (
+            None,
+            "a send completes only when its receive is posted, and the receiver waits for "
+            "something else first",
+            "make the send isend, or let both ranks post the two operations in the same order",
+        )
+    return (
+        None,
+        "the ranks have come to different operations: each needs the others in its own first",
+        "let all ranks of the group come to "
+        + join(sorted({op.kind for op in ops if op.is_collective}))
+        + " in the same order as their other operations",
+    )
+
+
+def _crossed(trace: Trace, ops: list[Op]) -> tuple[str, str, str] | None:
+    """Tell when what a rank waits for was posted, under another tag or in another group."""
+    for op in ops:
+        if op.is_collective or op.any_source:
+            continue
+        for other in trace.matcher.unpaired():
+            if other.kind == op.kind or (other.rank, other.peer) != (op.peer, op.rank):
+                continue
+            if other.group != op.group:
+                what, ours, theirs = "wrong-group", f"group {op.group}", f"group {other.group}"
+            elif channel_key(other) != channel_key(op):
+                what, ours, theirs = "tag-mismatch", f"tag {op.tag}", f"tag {other.tag}"
+            else:
+                continue
+            return (
+                what,
+                f"rank {op.rank}'s {op.api} has {ours}, and rank {other.rank}'s {other.api} "
+                f"at {place(other.site)} has {theirs}: they never meet",
+                "use the same tag and the same group on both sides",
+            )
+    return None
+
+
+def _orphan(trace: Trace, stuck: dict[int, Stuck]) -> Finding | None:
+    """Return the wait for a rank that has finished; None when the ranks it needs have failed."""
+    finished = {h.rank for h in trace.ranks if h.status is Status.FINISHED}
+    roots = {rank: item for rank, item in stuck.items() if item.missing & finished}
+    if not roots:
+        return None
+    first = min(roots.values(), key=lambda item: item.wait.since_ns)
+    ranks = sorted(
+        rank
+        for rank, item in roots.items()
+        if (item.op.kind, item.op.group, item.op.index, item.missing)
+        == (first.op.kind, first.op.group, first.op.index, first.missing)
+        and (item.op.is_collective or rank == first.op.rank)
+    )
+    op, gone = first.op, sorted(first.missing & finished)
+    who, absent = ranks_text(ranks), ranks_text(gone)
+    details: dict[str, Any] = {}
+    if others := [rank for rank in sorted(stuck) if rank not in ranks]:
+        details["also_blocked"] = others
+    cause: str | None = None
+    if op.is_collective:
+        message = (
+            f"{who} {verb(ranks, 'waits', 'wait')} in {op.kind} for {absent}, "
+            f"which {verb(gone, 'has', 'have')} finished without it"
+        )
+        details |= _where_counts_part(trace, op)
+        help_ = (
+            f"every rank of the group must call {op.kind} equally often: "
+            "move it out of the condition, or make the condition the same on all ranks"
+        )
+    else:
+        verb_, counterpart = ("send", "receive") if op.kind == "send" else ("receive", "send")
+        message = (
+            f"rank {op.rank} waits to {verb_} {'to' if op.kind == 'send' else 'from'} {absent}, "
+            f"which {verb(gone, 'has', 'have')} finished without the matching {counterpart}"
+        )
+        help_ = f"post the matching {counterpart} on {absent}, or leave this {verb_} out"
+        if (crossed := _crossed(trace, [op])) is not None:
+            cause, details["why"], help_ = crossed
+    return Finding(
+        code="orphan-wait",
+        message=message,
+        help=help_,
+        cause=cause,
+        ranks=tuple(ranks),
+        operations=tuple(operation(stuck[rank].op) for rank in ranks),
+        details=details,
+        time_ns=first.wait.since_ns,
+    )
+
+
+def _where_counts_part(trace: Trace, op: Op) -> dict[str, Any]:
+    """Return how often each rank came to the group's collectives, and where they first differ."""
+    group = trace.groups.get(op.group)
+    members = group.ranks if group is not None else tuple(range(trace.world_size))
+    histories = {
+        rank: sorted(
+            (o for o in trace.ranks[rank].ops.values() if o.is_collective and o.group == op.group),
+            key=lambda o: o.id,
+        )
+        for rank in members
+        if rank < trace.world_size
+    }
+    out: dict[str, Any] = {"counts": {str(rank): len(ops) for rank, ops in histories.items()}}
+    for index in range(max(map(len, histories.values()))):
+        at = {r: place(ops[index].site) for r, ops in histories.items() if index < len(ops)}
+        if len(at) < len(histories) or len(set(at.values())) > 1:
+            out["counts_part_at"] = {
+                "index": index,
+                **{str(rank): at.get(rank, "nothing: it has finished") for rank in histories},
+            }
+            break
+    return out

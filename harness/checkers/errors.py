@@ -1,0 +1,158 @@
+"""Ranks that raised, died, or never came to an end."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from harness.checkers.phrases import operation, ranks_text, verb
+from harness.findings import Finding, Operation
+from harness.trace import Frame, Op, RankError, State, Status
+from harness.worlds import Outcome, RankOutcome
+from harness.worlds.exits import describe_exit
+
+# What a backend says on the ranks that a failure elsewhere drags along.
+_DRAGGED = re.compile(
+    r"connection (closed|reset|refused)|broken pipe|timed out|timeout|socket closed|"
+    r"connectFullMesh|remote process exited",
+    re.IGNORECASE,
+)
+
+
+def check_errors(outcome: Outcome) -> list[Finding]:
+    """Return ``rank-death``, ``rank-error`` and ``invalid-argument``; the dragged-along folded."""
+    deaths = [r for r in outcome.ranks if _died(outcome, r)]
+    raised = [r for r in outcome.ranks if r.error is not None]
+    own = [r for r in raised if r.error is not None and not _dragged(r.error)]
+    found = [_death(outcome, rank) for rank in deaths]
+    groups: dict[tuple[Any, ...], list[RankOutcome]] = {}
+    for rank in own or ([] if deaths else raised):
+        assert rank.error is not None
+        where = rank.error.frames[-1][:3] if rank.error.frames else None
+        same = rank.error.message if rank.error.refused else where
+        groups.setdefault((rank.error.type, same), []).append(rank)
+    found += [_error(outcome, ranks) for ranks in groups.values()]
+    dragged = sorted(r.rank for r in raised if r not in own) if own or deaths else []
+    if dragged:
+        found = [f.with_(details=f.details | {"dragged_along": dragged}) for f in found]
+    return sorted(found, key=lambda finding: finding.time_ns)
+
+
+def _died(outcome: Outcome, rank: RankOutcome) -> bool:
+    return outcome.trace.ranks[rank.rank].status is Status.DIED
+
+
+def _dragged(error: RankError) -> bool:
+    return error.in_comm and not error.refused and bool(_DRAGGED.search(error.message))
+
+
+def _death(outcome: Outcome, rank: RankOutcome) -> Finding:
+    history = outcome.trace.ranks[rank.rank]
+    last = _last_operation(list(history.ops.values()))
+    details: dict[str, Any] = {"exit_status": rank.exit_status}
+    if rank.output.strip():
+        details["output"] = rank.output.strip().splitlines()[-5:]
+    return Finding(
+        code="rank-death",
+        message=f"rank {rank.rank} {describe_exit(rank.exit_status)}",
+        help=(
+            "look at what the rank printed last; SIGKILL from nobody is the kernel out of memory, "
+            "SIGABRT and SIGSEGV come from native code"
+        ),
+        ranks=(rank.rank,),
+        operations=() if last is None else (operation(last),),
+        details=details,
+        time_ns=history.ended_ns or history.last_ns,
+    )
+
+
+def _last_operation(ops: list[Op]) -> Op | None:
+    blocked = [op for op in ops if op.state is State.BLOCKED]
+    return max(blocked or ops, key=lambda op: op.id, default=None)
+
+
+def _error(outcome: Outcome, ranks: list[RankOutcome]) -> Finding:
+    first = min(ranks, key=lambda rank: rank.error.time_ns if rank.error else 0)
+    error = first.error
+    assert error is not None
+    numbers = sorted(rank.rank for rank in ranks)
+    refused = error.refused
+    message = f"{ranks_text(numbers)} raised {error.type}: {error.message}"
+    if refused:
+        message = f"{ranks_text(numbers)} made a call that is refused: {error.message}"
+    return Finding(
+        code="invalid-argument" if refused else "rank-error",
+        message=message,
+        help=(
+            "correct the argument as the message says"
+            if refused
+            else "the traceback, from your own code on, is in the details"
+        ),
+        ranks=tuple(numbers),
+        operations=tuple(
+            Operation(rank.rank, _call(rank.error), *_where(rank.error), state="raised")
+            for rank in ranks
+            if rank.error is not None and rank.error.frames
+        ),
+        details={"traceback": error.traceback, "type": error.type} | error.details,
+        time_ns=error.time_ns,
+    )
+
+
+def _call(error: RankError) -> str:
+    return f"raise {error.type}"
+
+
+def _where(error: RankError) -> tuple[str, int, str]:
+    frame: Frame = error.frames[-1]
+    return frame.file, frame.line, frame.function
+
+
+def check_timeout(outcome: Outcome) -> list[Finding]:
+    """Return ``timeout`` for a case that came to no end and shows no proof of why."""
+    if outcome.ending != "timeout":
+        return []
+    running = [r for r in outcome.ranks if outcome.trace.ranks[r.rank].status is Status.RUNNING]
+    numbers = [rank.rank for rank in running]
+    if not numbers:
+        return []
+    return [
+        Finding(
+            code="timeout",
+            message=(
+                f"{ranks_text(numbers)} made no progress for {outcome.timeout_s:g} s, "
+                "and no deadlock can be proved"
+            ),
+            help=(
+                f"look where {verb(numbers, 'it is', 'they are')}: a loop, a poll that never "
+                "ends, or a long computation; for the last, give a longer --timeout"
+            ),
+            ranks=tuple(numbers),
+            operations=tuple(_standing(outcome, rank) for rank in running),
+            details={
+                "stacks": {
+                    str(rank.rank): [f"{f.file}:{f.line} in {f.function}" for f in rank.stack]
+                    for rank in running
+                }
+            },
+            time_ns=max(outcome.trace.ranks[rank].last_ns for rank in numbers),
+        )
+    ]
+
+
+def _standing(outcome: Outcome, rank: RankOutcome) -> Operation:
+    """Return what a rank was at when time ran out."""
+    history = outcome.trace.ranks[rank.rank]
+    if history.blocked:
+        return operation(history.blocked[0].op)
+    if rank.stack:
+        frame = rank.stack[-1]
+        return Operation(
+            rank.rank, "running", frame.file, frame.line, frame.function, state="running"
+        )
+    return Operation(rank.rank, "running", "<unknown>", 0, "<unknown>", state="running")
+
+
+def followed_by(findings: list[Finding]) -> list[str]:
+    """Return one line for each consequence that is folded into a cause."""
+    return [f"{finding.code}: {finding.message}" for finding in findings]

@@ -1,0 +1,44 @@
+"""A rank that has no gradient to send back, because its received activation takes none."""
+
+from __future__ import annotations
+
+from harness.checkers import sites
+from harness.findings import Finding
+from harness.parity import advice
+from harness.parity.causes import Claim
+from harness.trace import RankError
+from harness.worlds import Outcome
+
+
+def explain_none_gradient(outcome: Outcome) -> Finding | None:
+    """Explain ranks that raised because they sent None as a gradient; None where none did.
+
+    ``x.grad`` is None when ``x`` did not require grad before ``stage(x)``: the recorded forward
+    says so, and its line is where to mend it. The cause names the stage from which down there is
+    no gradient: the one before.
+    """
+    for at in sorted(outcome.ranks, key=lambda rank: -rank.rank):
+        if at.error is None or not _sent_none(at.error) or at.rank == 0:
+            continue
+        cut = [c for c in outcome.trace.ranks[at.rank].computes if not c.requires_grad]
+        if not cut:
+            continue
+        claim = Claim(f"graph-cut:stage {cut[0].stage - 1}")
+        return Finding(
+            "gradient-mismatch",
+            f"rank {at.rank} has no gradient to send back: the activation that stage "
+            f"{cut[0].stage} received does not require grad, so that there is none from stage "
+            f"{cut[0].stage - 1} down",
+            advice.help_for(claim, 0),
+            ranks=(at.rank,),
+            operations=sites.cut(outcome, at.rank),
+            cause=claim.cause,
+            details={"raised": f"{at.error.type}: {at.error.message}"},
+            time_ns=at.error.time_ns,
+        )
+    return None
+
+
+def _sent_none(error: RankError) -> bool:
+    in_comm = error.in_comm or error.type == "CommsArgumentError"
+    return in_comm and ("got None" in error.message or "NoneType" in error.message)

@@ -1,0 +1,85 @@
+"""Whether the stages start as the monolith: all of its layers, with its values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from harness.findings import Finding, Operation
+from harness.parity.reference import initial
+from harness.parity.results import StepResult, unpack
+from harness.parity.words import do
+from pipeline.model import Workload
+
+
+def layers(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
+    """Compare how many parameters the stages hold, of which shapes, with the monolith's."""
+    expected = [tuple(p.shape) for p in initial(workload).parameters]
+    got = [shape for result in results for _, shape in result.layout]
+    if got == expected:
+        return None
+    whole, held = _count(expected), [_count([s for _, s in r.layout]) for r in results]
+    ranks = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(held))
+    if sum(held) == whole:
+        message = f"the stages hold {whole} layers, but not in the monolith's shapes or order"
+    else:
+        message = f"the stages hold {sum(held)} of the model's {whole} layers ({ranks})"
+    return Finding(
+        "layer-mismatch",
+        message,
+        f"spread all {workload.layers} layers over the stages, the remainder too, and put the "
+        "head on the last: no layer left out, none on two stages",
+        ranks=tuple(range(len(results))),
+        operations=_built(results, range(len(results))),
+        details={"layers": whole, "held": held},
+    )
+
+
+def initial_values(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
+    """Compare the values that the parameters start with."""
+    right, start = initial(workload).values(), 0
+    differing: list[tuple[int, str, float]] = []
+    for result in results:
+        mine = unpack(result.initial, workload.dtype)
+        place = 0
+        for name, shape in result.layout:
+            size = math.prod(shape)
+            got, want = mine[place : place + size], right[start : start + size]
+            place, start = place + size, start + size
+            if not torch.equal(got, want):
+                apart = float((got.double() - want.double()).abs().max())
+                differing.append((result.rank, name.removeprefix("units.0."), apart))
+    if not differing:
+        return None
+    ranks = sorted({rank for rank, _, _ in differing})
+    rank, name, _ = differing[0]
+    return Finding(
+        "init-mismatch",
+        f"{do(ranks)} not start with the monolith's parameters: first {name} of stage {rank}",
+        "build the whole seeded model on every rank and keep a slice; skipping ahead in the random "
+        "state needs exactly what each layer's init consumed",
+        ranks=tuple(ranks),
+        operations=_built(results, ranks),
+        details={
+            "stage": rank,
+            "parameter": name,
+            "max_difference": max(apart for _, _, apart in differing),
+        },
+    )
+
+
+def _built(results: Sequence[StepResult], ranks: Sequence[int]) -> tuple[Operation, ...]:
+    found = []
+    for rank in ranks:
+        if (at := results[rank].built_at) is not None:
+            found.append(
+                Operation(rank, "build_stage", at.file, at.line, at.function, "built this stage")
+            )
+    return tuple(found)
+
+
+def _count(shapes: Sequence[tuple[int, ...]]) -> int:
+    """Count layers: each has one weight matrix."""
+    return sum(len(shape) > 1 for shape in shapes)

@@ -1,0 +1,74 @@
+"""The command ``harness``: a thin shell over :mod:`harness.api`.
+
+Whatever goes wrong ends in one line on stderr and exit status 2, never in a traceback of ours.
+Nothing here imports torch: help, ``explain`` and usage errors answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.case import UsageError
+from harness.cli import interrupts
+from harness.cli.stream import StdoutError, flush, tell
+
+OK, FINDINGS, UNCHECKED = 0, 1, 2
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status: 0 no finding, 1 findings, 2 could not check."""
+    interrupts.install()
+    try:
+        status = _guarded(lambda: _parse_and_run(args))
+    finally:
+        interrupts.finishing()
+        _close_worlds()
+    return flush(status)
+
+
+def _parse_and_run(args: Sequence[str] | None) -> int:
+    from harness.cli.commands import parse
+
+    job = parse(args)
+    return job() if job is not None else OK
+
+
+def _guarded(job: Callable[[], int]) -> int:
+    try:
+        return job()
+    except KeyboardInterrupt:
+        return _fail("interrupted before the first case ended")
+    except UsageError as error:
+        return _fail(str(error), getattr(error, "traceback", ""))
+    except StdoutError as error:
+        return _fail(f"the report cannot be written to standard output: {error}")
+    except Exception as error:
+        return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> int:
+    from harness.worlds import WorldError
+
+    if isinstance(error, WorldError):
+        return _fail(str(error))
+    if os.environ.get("HARNESS_DEBUG") == "1":
+        traceback.print_exc()
+    what = f"{type(error).__name__}: {error}"
+    return _fail(f"internal: {what}: please report this (HARNESS_DEBUG=1 shows where it arose)")
+
+
+def _fail(message: str, users_traceback: str = "") -> int:
+    tell(message)
+    if users_traceback:
+        sys.stderr.write(users_traceback.rstrip("\n") + "\n")
+    return UNCHECKED
+
+
+def _close_worlds() -> None:
+    api: Any = sys.modules.get("harness.api")
+    if api is not None:
+        _guarded(lambda: api.close_worlds() or OK)

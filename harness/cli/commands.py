@@ -1,0 +1,174 @@
+"""The commands and their options. Parsing gives a job; :func:`harness.cli.main` runs it."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from harness import __version__
+from harness.case import UsageError
+from harness.cli.output import FORMATS, Output
+
+Job = Callable[[], int]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def parse(args: Sequence[str] | None) -> Job | None:
+    """Read the command line; None when click has answered already (help, version).
+
+    UsageError, in one line, for whatever click does not take.
+    """
+    try:
+        answer = cli.main(args, prog_name="harness", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        where = error.ctx.command_path if error.ctx else "harness"
+        raise UsageError(f"no command given: see '{where} --help'") from None
+    except click.ClickException as error:
+        raise UsageError(_one_line(error)) from None
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return answer if callable(answer) else None
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "harness"
+    if isinstance(error, click.NoSuchCommand) or "No such command" in error.format_message():
+        message += f" (commands: {', '.join(cli.commands)})"
+    return f"{message}: see '{where} --help'"
+
+
+def _options(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+# Values are text here: harness.options reads them, and says what is wrong in the same words
+# to the command and to Python.
+_world = _options(
+    click.option("--backend", default="gloo", show_default=True, help="gloo or nccl."),
+    click.option("--semantics", help="How sends behave; real ranks have their backend's own."),
+)
+_run = _options(
+    click.option("--seed", default="0", show_default=True, help="Decides all that is drawn."),
+)
+_watch = _options(
+    click.option(
+        "--timeout",
+        default="60",
+        metavar="S",
+        show_default=True,
+        help="Seconds without any progress, after which ranks are given up.",
+    ),
+    click.option("--strict", is_flag=True, help="Warnings fail too."),
+)
+_report = _options(
+    click.option(
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        default="text",
+        show_default=True,
+        help="The report's form.",
+    ),
+    click.option("-o", "--output", "file", metavar="FILE", help="Write the report there."),
+    click.option("-q", "--quiet", is_flag=True, help="Only findings: no progress, no output."),
+)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 no finding, 1 findings, 2 could not check.",
+)
+@click.version_option(__version__, prog_name="harness", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Find faults in distributed comms and pipeline schedules."""
+
+
+@cli.command()
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
+@_world
+@click.option("-n", "--world-size", metavar="N", help="Ranks: 4, 2,4 or 2..6  [default: 1..6]")
+@click.option("-c", "--chunks", metavar="C", help="Microbatches, likewise  [default: 1..12]")
+@click.option("--policy", help="How a schedule's actions become sends and receives.")
+@click.option("--cases", metavar="N", help="How many cases to try  [default: 40]")
+@click.option("--seconds", metavar="S", help="Stop after that long.")
+@_run
+@_watch
+@_report
+def check(
+    targets: tuple[str, ...], form: str, file: str | None, quiet: bool, **options: Any
+) -> Job:
+    """Fuzz schedules over worlds, chunks and shapes; compare with one process; shrink failures.
+
+    TARGET is a schedule's name (naive, gpipe, 1f1b), file.py:function or
+    package.module:function. The function is step(stage, comms, batch, chunks) or
+    plan(rank, world_size, chunks).
+    """
+    from harness.cli.jobs import check_job
+
+    return functools.partial(check_job, targets, Output(form, file, quiet), options)
+
+
+@cli.command()
+@click.argument("program")
+@click.argument("args", nargs=-1, metavar="[-- ARGS...]")
+@click.option("-n", "--world-size", metavar="N", required=True, help="How many ranks.")
+@_world
+@_run
+@_watch
+@_report
+def run(
+    program: str, world_size: str, form: str, file: str | None, quiet: bool, **options: Any
+) -> Job:
+    """Run one program under watch.
+
+    PROGRAM is file.py:function, called as function(rank, world_size) with its process group
+    ready, or a script file.py, run as __main__ with torchrun's environment variables. ARGS are
+    the program's own.
+    """
+    from harness.cli.jobs import run_job
+
+    return functools.partial(run_job, program, world_size, Output(form, file, quiet), options)
+
+
+@cli.command()
+@click.argument("case", nargs=-1, required=True, metavar="CASE")
+@_watch
+@_report
+def replay(
+    case: tuple[str, ...],
+    form: str,
+    file: str | None,
+    quiet: bool,
+    timeout: str,
+    strict: bool,
+) -> Job:
+    """Run a reported case again, exactly.
+
+    CASE is the line that a report shows after "replay:", quoted or as it is.
+    """
+    from harness.cli.jobs import replay_job
+
+    line = case[0] if len(case) == 1 else shlex.join(case)
+    output = Output(form, file, quiet)
+    return functools.partial(replay_job, line, output, timeout, strict)
+
+
+@cli.command()
+@click.argument("code", required=False)
+def explain(code: str | None) -> Job:
+    """Say what a finding means, why it is bad and how to fix it; without CODE, list all."""
+    from harness.cli.jobs import explain_job
+
+    return functools.partial(explain_job, code)

@@ -1,0 +1,130 @@
+"""Codes about how ranks ended, and about what depends on the backend or on timing."""
+
+from harness.codes.code import Code
+
+CODES = (
+    Code(
+        name="invalid-argument",
+        summary="the backend refuses the call",
+        meaning="""
+A communication was called with what its backend cannot take: a send to oneself, a negative tag, a
+size that is not a whole number, a non-contiguous tensor, a tensor on the wrong device.
+""",
+        why="The call fails on this rank, and its peers wait for a message that never comes.",
+        example="""
+size = batch / chunks  # a float
+dist.recv(torch.empty(size, width), src=0)
+""",
+        instead="""
+size = batch // chunks
+dist.recv(torch.empty(size, width), src=0)
+""",
+        fix="Mend the argument that the message names.",
+        backends=("sim", "gloo", "nccl"),
+    ),
+    Code(
+        name="rank-error",
+        summary="a rank raised an exception",
+        meaning="""
+The program itself raised on a rank, outside of the checks above. The report shows that rank's
+traceback from your own frame on; errors that other ranks got because of it are folded into it.
+""",
+        why="A rank that is gone leaves the others waiting, or in errors that name another place.",
+        example="""
+activations = [None] * (world_size - 1)
+activations[chunks]  # IndexError where chunks < world_size - 1
+""",
+        instead="""
+warmup = min(chunks, world_size - rank - 1)
+""",
+        fix="Mend what the traceback shows; replay gives the same case again.",
+        backends=("sim", "gloo", "nccl"),
+    ),
+    Code(
+        name="rank-death",
+        summary="a rank was killed, or left without a word",
+        meaning="""
+A rank's process ended by a signal (an abort in native code, the out-of-memory killer), or by
+os._exit, without a Python exception.
+""",
+        why="Nothing is printed by the rank itself; its peers only see a closed connection.",
+        example="""
+os._exit(1)
+""",
+        instead="""
+raise RuntimeError("why this rank cannot go on")
+""",
+        fix="""
+Look at the signal: SIGABRT comes from native code, often from a receive buffer that is too small;
+SIGKILL mostly from a lack of memory; SIGSEGV from native code.
+""",
+        backends=("gloo", "nccl"),
+    ),
+    Code(
+        name="timeout",
+        summary="no progress for the given time, and no deadlock that can be proved",
+        meaning="""
+No rank posted, completed or computed anything for --timeout seconds, and at least one is still
+running: in a loop, a poll, a sleep or a long computation. The report shows where each rank was.
+""",
+        why="""
+A loop that polls is_completed() on a gloo send never ends, as nothing drives the request. A
+computation that is merely long is not wrong: give it a longer --timeout.
+""",
+        example="""
+while not work.is_completed():
+    pass
+""",
+        instead="""
+work.wait()
+""",
+        fix="Wait instead of polling; or raise --timeout above the longest step without messages.",
+        backends=("gloo", "nccl"),
+    ),
+    Code(
+        name="nccl-hazard",
+        summary="finishes on gloo, hangs under NCCL's ordering or capacity",
+        meaning="""
+With gloo's rules the program ends; with NCCL's it does not. The report says which rule differs:
+messages carry no tags, operations of one communicator run in order, a pair's first message makes
+a communicator that both ranks have to enter.
+""",
+        why="A schedule that passes on CPU hangs on the first GPU job.",
+        example="""
+# rank 0: two messages told apart by tag, received in the other order
+dist.isend(a, dst=1, tag=1)
+dist.isend(b, dst=1, tag=2)
+""",
+        instead="""
+# post receives in the order of the sends; or batch what belongs together
+dist.batch_isend_irecv([send_a, send_b])
+""",
+        fix="""
+Post both directions of an exchange as one batch_isend_irecv, keep receives in the order of sends,
+and call collectives in the same order on all ranks. It is a warning in run, an error in check.
+""",
+        backends=("sim",),
+    ),
+    Code(
+        name="nondeterminism",
+        summary="the same case with another interleaving of the ranks differs",
+        meaning="""
+Two runs of one case, with ranks interleaved in other orders, ended in other results. It is a
+warning in run and an error in check.
+""",
+        why="Such a fault passes most of the time, and cannot be reproduced by running again.",
+        example="""
+dist.recv(buffer)  # from whichever rank comes first
+total = buffer if total is None else total * 2 + buffer
+""",
+        instead="""
+for source in range(1, world_size):
+    dist.recv(buffer, src=source)
+""",
+        fix="""
+Name the source of each receive; wait instead of polling is_completed(); draw random numbers from a
+seed of the rank's own.
+""",
+        backends=("sim",),
+    ),
+)

@@ -1,0 +1,71 @@
+"""A code's page, and the list of all, as ``harness explain`` prints them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from harness.codes import CODES
+from harness.codes.code import Code
+
+WIDTH = 88
+
+
+def sections(code: Code) -> Iterator[tuple[str, str]]:
+    """Yield a page's sections in order: title and text; the two examples are Python."""
+    yield "What it means", _paragraph(code.meaning)
+    yield "Why it is bad", _paragraph(code.why)
+    yield "Example", code.example
+    yield "Instead", code.instead
+    yield "How to fix it", _paragraph(code.fix)
+    yield "Shown by", shown_by(code)
+
+
+def shown_by(code: Code) -> str:
+    """Name the backends that can show it, and which of them are still to come."""
+    from harness.worlds.backends import BACKENDS
+
+    known = tuple(BACKENDS)
+    names = [name if name in known else f"{name} (not available yet)" for name in code.backends]
+    return ", ".join(f"--backend {name}" for name in names)
+
+
+def render_page(code: Code) -> str:
+    """Return the page as plain text."""
+    parts = [f"{code.name} ({code.severity})\n{code.summary}"]
+    for title, text in sections(code):
+        parts.append(f"{title}\n{textwrap.indent(text, '  ')}")
+    return "\n\n".join(parts)
+
+
+def render_list() -> str:
+    """Return every code with its line, warnings marked."""
+    width = max(map(len, CODES))
+    lines = [
+        f"{code.name:{width}}  {code.summary}{' (warning)' if code.severity == 'warning' else ''}"
+        for code in CODES.values()
+    ]
+    return "\n".join([*lines, "", "harness explain CODE says more about one."])
+
+
+def show_rich(code: Code) -> None:
+    """Print the page on a terminal, with its examples highlighted."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    console = Console()
+    colour = "yellow" if code.severity == "warning" else "red"
+    console.print(Text.assemble((code.name, f"bold {colour}"), f" ({code.severity})"))
+    console.print(Text(code.summary))
+    for title, text in sections(code):
+        console.print()
+        console.print(Text(title, style="bold"))
+        is_code = title in ("Example", "Instead")
+        body = Syntax(text, "python", background_color="default") if is_code else Text(text)
+        console.print(Padding(body, (0, 0, 0, 2)))
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False)

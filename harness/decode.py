@@ -1,0 +1,152 @@
+"""From the recorder's tuples to a :class:`~harness.trace.Trace` and its pairing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.matching import Matcher
+from harness.recorder import GIVES_UP, INSIDE, KINDS, REQUIRES_GRAD
+from harness.trace import UNKNOWN_SITE, Compute, Group, Op, RankTrace, Site, State, Trace, Wait
+
+Event = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Definitions:
+    """What one rank's events refer to."""
+
+    sites: dict[int, Site] = field(default_factory=dict)
+    actions: dict[int, str] = field(default_factory=dict)
+    templates: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+
+
+class Decoder:
+    """Feeds events into a trace; each rank's events must come in that rank's order."""
+
+    def __init__(self, world_size: int) -> None:
+        self.trace = Trace(world_size)
+        self.matcher: Matcher = self.trace.matcher
+        self._definitions = [_Definitions() for _ in range(world_size)]
+        self._handlers: dict[str, Callable[[RankTrace, Event], None]] = {
+            "S": self._site_seen,
+            "A": self._action_seen,
+            "T": self._template_seen,
+            "G": self._group_seen,
+            "P": self._posted,
+            "W": self._blocked,
+            "D": self._done,
+            "F": self._failed,
+            "X": self._dropped,
+            "M": self._modified,
+            "C": self._computed,
+            "K": self._destroyed,
+        }
+
+    def feed(self, events: Iterable[tuple[int, Event]]) -> None:
+        """Take (rank, event) pairs in; several ranks' events go best by their time."""
+        for rank, event in events:
+            history = self.trace.ranks[rank]
+            history.last_ns = max(history.last_ns, event[1])
+            self._handlers[event[0]](history, event)
+
+    def _site(self, rank: int, site: int) -> Site:
+        return self._definitions[rank].sites.get(site, UNKNOWN_SITE)
+
+    def _site_seen(self, history: RankTrace, event: Event) -> None:
+        _, _, site, file, line, function = event
+        self._definitions[history.rank].sites[site] = Site(file, line, function)
+
+    def _action_seen(self, history: RankTrace, event: Event) -> None:
+        _, _, action, text = event
+        self._definitions[history.rank].actions[action] = text
+
+    def _template_seen(self, history: RankTrace, event: Event) -> None:
+        self._definitions[history.rank].templates[event[2]] = event[3:]
+
+    def _group_seen(self, history: RankTrace, event: Event) -> None:
+        _, _, name, ranks = event
+        self.trace.groups.setdefault(name, Group(name, ranks))
+
+    def _posted(self, history: RankTrace, event: Event) -> None:
+        _, at, id_, template, action, batch, _ = event
+        known = self._definitions[history.rank]
+        (kind, api, group, peer, tag, numel, dtype, shape, root, reduce_op, site, any_, splits) = (
+            known.templates[template]
+        )
+        op = Op(
+            rank=history.rank,
+            id=id_,
+            kind=kind,
+            api=api,
+            group=group,
+            site=self._site(history.rank, site),
+            posted_ns=at,
+            peer=peer,
+            tag=tag,
+            numel=numel,
+            dtype=dtype,
+            shape=shape,
+            root=root,
+            reduce_op=reduce_op,
+            batch=batch - 1 if batch else None,
+            action=known.actions.get(action),
+            any_source=any_,
+            splits=splits,
+        )
+        history.ops[id_] = op
+        self.matcher.post(op)
+
+    def _blocked(self, history: RankTrace, event: Event) -> None:
+        _, at, id_, thread, site, others, flags = event
+        op = history.ops[id_]
+        op.state, op.blocked_ns, op.blocking = State.BLOCKED, at, bool(flags & INSIDE)
+        if site:
+            op.wait_site = self._site(history.rank, site)
+        history.waits[thread] = Wait(op, at, thread, bool(flags & GIVES_UP), others)
+
+    def _done(self, history: RankTrace, event: Event) -> None:
+        _, at, id_, thread, source, _, _ = event
+        op = history.ops[id_]
+        history.waits.pop(thread, None)
+        op.state, op.ended_ns = State.DONE, at
+        if op.any_source and source:
+            ranks = self.trace.groups[op.group].ranks
+            self.matcher.resolve(op, ranks[source - 1] if source <= len(ranks) else source - 1)
+
+    def _failed(self, history: RankTrace, event: Event) -> None:
+        _, at, id_, thread = event[:4]
+        op = history.ops[id_]
+        was_waited_for = op.state is State.BLOCKED
+        history.waits.pop(thread, None)
+        op.state, op.ended_ns = State.FAILED, at
+        if not was_waited_for:
+            self.matcher.refuse(op)
+
+    def _dropped(self, history: RankTrace, event: Event) -> None:
+        op = history.ops[event[2]]
+        op.state, op.ended_ns = State.DROPPED, event[1]
+        self.matcher.withdraw(op)
+
+    def _modified(self, history: RankTrace, event: Event) -> None:
+        history.ops[event[2]].overwritten = True
+
+    def _computed(self, history: RankTrace, event: Event) -> None:
+        _, end, stage, microbatch, site, taken, flags = event
+        history.computes.append(
+            Compute(
+                rank=history.rank,
+                stage=stage,
+                kind=KINDS[flags & 3],
+                microbatch=microbatch,
+                start_ns=end - taken * 1000,
+                end_ns=end,
+                site=self._site(history.rank, site),
+                requires_grad=bool(flags & REQUIRES_GRAD),
+            )
+        )
+
+    def _destroyed(self, history: RankTrace, event: Event) -> None:
+        _, at, name, site = event
+        history.destroyed.append((name, at, self._site(history.rank, site)))

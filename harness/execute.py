@@ -1,0 +1,104 @@
+"""One case from start to verdict: run on a world, judged, its numbers compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.case import Case, UsageError
+from harness.checkers import memory, parity
+from harness.findings import Finding
+from harness.judge import judge
+from harness.parity.program import StepEntry
+from harness.parity.refusal import settle
+from harness.parity.results import StepResult
+from harness.targets import Target, TargetError
+from harness.worlds import Outcome, Program, World
+
+EXPLAIN_NUMBERS = frozenset(
+    {
+        "shape-mismatch",
+        "dtype-mismatch",
+        "message-swap",
+        "unreceived-message",
+        "buffer-overwrite",
+        "early-read",
+        "collective-mismatch",
+    }
+)
+"""Faults of the communication after which wrong numbers are no news."""
+
+
+class RefusedError(UsageError):
+    """The target itself refuses the case's shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What became of one case."""
+
+    case: Case
+    findings: tuple[Finding, ...] = ()
+    refused: str | None = None  # the target's own message
+    compared: bool = False
+    bitwise: bool = False
+    losses: int = 0  # how many steps' losses were compared
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that are errors."""
+        return tuple(f for f in self.findings if f.severity == "error")
+
+
+def run_case(target: Target, case: Case, world: World, timeout: float) -> list[Finding]:
+    """Run one case and return its findings.
+
+    RefusedError when the target refuses the shape, TargetError when it cannot be
+    loaded, KeyboardInterrupt when the user stops it.
+    """
+    result = execute(target, case, world, timeout)
+    if result.refused is not None:
+        raise RefusedError(f"{target.text} refuses this shape: {result.refused}")
+    return list(result.findings)
+
+
+def execute(
+    target: Target, case: Case, world: World, timeout: float, *, fresh: bool = False
+) -> CaseResult:
+    """Run one case; ``fresh`` on ranks that have run nothing before."""
+    program = Program(
+        entry=StepEntry(target, case), fresh=fresh, delay_ms=case.delay, seed=case.seed
+    )
+    outcome = world.run(program, case.world, timeout=timeout)
+    if outcome.ending == "interrupted":
+        raise KeyboardInterrupt
+    _refuse_unloadable(outcome)
+    if (message := settle(outcome)) is not None:
+        return CaseResult(case, refused=message)
+    return verdict_on(target, case, outcome)
+
+
+def verdict_on(target: Target, case: Case, outcome: Outcome) -> CaseResult:
+    """Judge an outcome whose ranks neither refused nor failed to load."""
+    line = str(case)
+    found = list(judge(outcome, case))
+    explained = any(f.code in EXPLAIN_NUMBERS and f.severity == "error" for f in found)
+    verdict = None
+    if not explained:
+        numbers, verdict = parity.examine(case, outcome, target)
+        found += numbers
+    if not any(f.severity == "error" for f in found):
+        found += memory.check(case, outcome, target)
+    return CaseResult(
+        case,
+        tuple(f if f.case else f.with_(case=line) for f in found),
+        compared=verdict is not None,
+        bitwise=verdict is not None and verdict.bitwise,
+        losses=0 if verdict is None else verdict.losses,
+    )
+
+
+def _refuse_unloadable(outcome: Outcome) -> None:
+    for rank in outcome.ranks:
+        if isinstance(rank.result, StepResult) and rank.result.unloadable is not None:
+            failed = rank.result.unloadable
+            raise TargetError(failed.message, failed.traceback)

@@ -1,0 +1,252 @@
+"""Campaigns: a target over many cases, every failure shrunk, confirmed and told once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
+
+from harness.case import Case
+from harness.coverage import Coverage
+from harness.execute import CaseResult, RefusedError, execute, run_case
+from harness.findings import Finding, Report
+from harness.roots import Root
+from harness.shrink import shrink
+from harness.strategies import DEFAULT_CHUNKS, DEFAULT_WORLDS, DELAYS, cases, corners
+from harness.targets import Target
+from harness.worlds import World
+
+__all__ = ["CaseResult", "Limits", "Progress", "RefusedError", "campaign", "execute", "run_case"]
+
+SHRINK_TRIES = 80  # cases run to make one failure smaller
+SHRINK_SECONDS = 60.0
+CONFIRMATIONS = 3  # fresh runs of a failure that did not repeat at once
+DRAWN_AT_ONCE = 40
+DRAW_BYTES = 256  # more than a case takes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a campaign may try, and for how long; ``timeout`` is per case, without progress."""
+
+    worlds: tuple[int, ...] = DEFAULT_WORLDS
+    chunks: tuple[int, ...] = DEFAULT_CHUNKS
+    cases: int = 40
+    seconds: float | None = None
+    timeout: float = 60.0
+    seed: int = 0
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a campaign has come."""
+
+    done: int
+    of: int | None
+    failing: int
+    case: str
+
+
+def campaign(
+    target: Target,
+    limits: Limits,
+    world: World,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Run cases of ``target`` until a limit is reached; one finding for each root cause.
+
+    The same seed gives the same cases. A failure is shrunk, run again on fresh ranks, and looked
+    past: the other cases go on, for other causes. On Ctrl-C the report so far is returned, with
+    ``interrupted`` set. WorldError where the world cannot run, TargetError where the target
+    cannot be loaded.
+    """
+    run = _Campaign(target, limits, world, progress)
+    try:
+        run.go()
+    except KeyboardInterrupt:
+        run.report.interrupted = True
+    return run.finished()
+
+
+@dataclass
+class _Campaign:
+    target: Target
+    limits: Limits
+    world: World
+    progress: Callable[[Progress], None] | None
+    report: Report = field(init=False)
+    roots: list[Root] = field(default_factory=list)
+    results: dict[Case, CaseResult] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+
+    def __post_init__(self) -> None:
+        self.started = time.monotonic()
+        self.report = Report(self.target.text, self.world.name, (self.world.name,))
+
+    def go(self) -> None:
+        counts = self.report.cases
+        for case in stream(self.target, self.limits, self.world.name):
+            if counts.run >= self.limits.cases or self._time_left() <= 0:
+                break
+            self._tell(case)
+            result = self._run(case)
+            counts.run += 1
+            if result.refused is not None:
+                counts.refused += 1
+                refusals = self.report.refusals
+                refusals[result.refused] = refusals.get(result.refused, 0) + 1
+                continue
+            self.coverage.add(result)
+            if result.failures:
+                counts.failing += 1
+            else:
+                counts.clean += 1
+            for finding in result.findings:
+                self._look_at(case, finding)
+
+    def finished(self) -> Report:
+        report = self.report
+        report.elapsed_s = time.monotonic() - self.started
+        report.tried = self.coverage.tried() | {"seed": self.limits.seed}
+        counts = report.cases
+        if counts.run and counts.refused == counts.run and not report.findings:
+            message = next(iter(report.refusals))
+            report.error = f"{self.target.text} refuses every shape that was tried: {message}"
+        return report
+
+    def _time_left(self) -> float:
+        if self.limits.seconds is None:
+            return float("inf")
+        return self.started + self.limits.seconds - time.monotonic()
+
+    def _tell(self, case: Case) -> None:
+        if self.progress is not None:
+            counts = self.report.cases
+            endless = self.limits.seconds is not None and self.limits.cases >= 1_000_000
+            of = None if endless else self.limits.cases
+            self.progress(Progress(counts.run, of, counts.failing, str(case)))
+
+    def _run(self, case: Case) -> CaseResult:
+        if case not in self.results:
+            self.results[case] = execute(self.target, case, self.world, self.limits.timeout)
+        return self.results[case]
+
+    def _look_at(self, case: Case, finding: Finding) -> None:
+        """Shrink and keep a finding, unless its root cause is known."""
+        root = Root.of(finding)
+        for known in self.roots:
+            if known.same(root):
+                known.merge(root)
+                return
+        self.roots.append(root)
+        place = len(self.report.findings)
+        self.report.findings.append(finding.with_(case=str(case)))
+        smallest = self._shrunk(case, root)
+        small = self._matching(self.results[smallest], root) or finding
+        self.report.findings[place] = small.with_(case=str(smallest))
+        self.report.findings[place] = self._confirmed(case, finding, smallest, small, root)
+
+    def _shrunk(self, case: Case, root: Root) -> Case:
+        tries, until = SHRINK_TRIES, time.monotonic() + SHRINK_SECONDS
+
+        def fails(candidate: Case) -> bool:
+            nonlocal tries
+            if tries <= 0 or time.monotonic() > until or self._time_left() <= 0:
+                return False
+            tries -= 1
+            self._tell(candidate)
+            return self._matching(self._run(candidate), root) is not None
+
+        return shrink(case, fails)
+
+    def _matching(self, result: CaseResult, root: Root) -> Finding | None:
+        """Return the result's finding of that root cause, and keep what it says of the root."""
+        for finding in result.findings:
+            if root.same(Root.of(finding), strictly=True):
+                root.merge(Root.of(finding))
+                return finding
+        return None
+
+    def _confirmed(
+        self, case: Case, finding: Finding, smallest: Case, small: Finding, root: Root
+    ) -> Finding:
+        """Run the smallest case again on fresh ranks, else the one it came from."""
+        for again, told in dict.fromkeys(((smallest, 0), (case, 1))):
+            shown = (small if told == 0 else finding).with_(case=str(again))
+            times, runs = 0, 0
+            while runs < CONFIRMATIONS and not (times and times == runs):
+                fresh = execute(self.target, again, self.world, self.limits.timeout, fresh=True)
+                times += self._matching(fresh, root) is not None
+                runs += 1
+                if self._time_left() <= 0:
+                    break
+            if times == runs:
+                return shown.with_(confirmed_on=(self.world.name,))
+            if times:
+                details = shown.details | {"repeated": f"{times} of {runs} fresh runs"}
+                return shown.with_(confirmed_on=(self.world.name,), details=details)
+        return unrepeated(finding.with_(case=str(case)))
+
+
+def unrepeated(finding: Finding) -> Finding:
+    """Make a finding of a failure that fresh runs of the same case do not show again."""
+    return finding.with_(
+        code="nondeterminism",
+        severity="error",
+        message=f"the case failed once ({finding.code}: {finding.message}) and not again",
+        help="look for what differs between runs of one case: timing, a race between a transfer "
+        "and its buffer, unseeded random numbers, state kept between runs",
+        details=finding.details | {"code": finding.code},
+    )
+
+
+def stream(target: Target, limits: Limits, backend: str) -> Iterator[Case]:
+    """Yield a campaign's cases: corners, then drawn ones, each once, decided by the seed."""
+    policies: tuple[str | None, ...] = (None,)
+    if target.kind in ("schedule", "plan"):
+        policies = (limits.policy,) if limits.policy else _policies(target)
+    ranges = (limits.worlds, limits.chunks, policies, backend)
+    seen: set[Case] = set()
+    for case in corners(target.text, *ranges, seed=limits.seed):
+        seen.add(case)
+        yield case
+    strategy = cases(target.text, *ranges, DELAYS)
+    batch, dry = 0, 0
+    while dry < 3:
+        known = len(seen)
+        for case in draw(strategy, DRAWN_AT_ONCE, limits.seed * 1_000_003 + batch):
+            if case not in seen:
+                seen.add(case)
+                yield case
+        batch += 1
+        dry = dry + 1 if len(seen) == known else 0
+
+
+def _policies(target: Target) -> tuple[str, ...]:
+    # Blocking 1F1B hangs, as it must; and how a plan of the user's own is lowered is our choice.
+    return ("async", "isend") if target.kind == "schedule" else ("async",)
+
+
+def draw(strategy: SearchStrategy[Case], count: int, number: int) -> list[Case]:
+    """Draw cases, the same ones for the same number.
+
+    From bytes of our own: Hypothesis's usual generation also depends on which modules the process
+    has loaded (it takes constants from them), so that the command and pytest would differ.
+    """
+    found: list[Case] = []
+
+    @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(strategy)
+    def collect(case: Case) -> None:
+        found.append(case)
+
+    source = random.Random(number)
+    for _ in range(count):
+        collect.hypothesis.fuzz_one_input(source.randbytes(DRAW_BYTES))  # type: ignore[attr-defined]
+    return found

@@ -1,0 +1,206 @@
+"""What a user may ask of a check or a run, and the refusal of what cannot be, in one line each.
+
+The command and the Python functions share this: an option means the same in both.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.case import UsageError
+
+MAX_WORLD = 64
+MAX_CHUNKS = 1024
+DEFAULT_WORLDS = tuple(range(1, 7))
+DEFAULT_CHUNKS = tuple(range(1, 13))
+DEFAULT_CASES = 40
+DEFAULT_TIMEOUT = 60.0
+
+SEMANTICS = {"gloo": ("gloo",), "nccl": ("nccl",)}
+"""Backend → the send semantics that can be chosen on it: real ranks have their backend's own."""
+
+Numbers = int | str | Iterable[int]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """A campaign's limits, as asked; None where the default applies."""
+
+    backend: str = "gloo"
+    semantics: str | None = None
+    worlds: tuple[int, ...] | None = None
+    chunks: tuple[int, ...] | None = None
+    cases: int | None = None
+    seconds: float | None = None
+    seed: int = 0
+    timeout: float = DEFAULT_TIMEOUT
+    policy: str | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """One run's options."""
+
+    backend: str = "gloo"
+    semantics: str | None = None
+    args: tuple[str, ...] = ()
+    seed: int = 0
+    timeout: float = DEFAULT_TIMEOUT
+    strict: bool = False
+
+
+def check_options(
+    *,
+    backend: str = "gloo",
+    semantics: str | None = None,
+    world_size: Numbers | None = None,
+    chunks: Numbers | None = None,
+    cases: int | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    timeout: float = DEFAULT_TIMEOUT,
+    policy: str | None = None,
+    strict: bool = False,
+) -> CheckOptions:
+    """Validate what a check was asked for; UsageError for the first thing that cannot be."""
+    return CheckOptions(
+        backend=(known := backend_name(backend)),
+        semantics=semantics_of(semantics, known),
+        worlds=None if world_size is None else numbers(world_size, "--world-size", MAX_WORLD),
+        chunks=None if chunks is None else numbers(chunks, "--chunks", MAX_CHUNKS),
+        cases=None if cases is None else whole(cases, "--cases", 1),
+        seconds=None if seconds is None else duration(seconds, "--seconds"),
+        seed=whole(seed, "--seed", 0),
+        timeout=duration(timeout, "--timeout"),
+        policy=policy_name(policy),
+        strict=strict,
+    )
+
+
+def run_options(
+    *,
+    backend: str = "gloo",
+    semantics: str | None = None,
+    args: Iterable[str] = (),
+    seed: int = 0,
+    timeout: float = DEFAULT_TIMEOUT,
+    strict: bool = False,
+) -> RunOptions:
+    """Validate what a run was asked for; UsageError for the first thing that cannot be."""
+    if isinstance(args, str):
+        raise UsageError(f"args={args!r}: a list of words is needed, as in args=['--lr', '0.1']")
+    return RunOptions(
+        backend=(known := backend_name(backend)),
+        semantics=semantics_of(semantics, known),
+        args=tuple(str(word) for word in args),
+        seed=whole(seed, "--seed", 0),
+        timeout=duration(timeout, "--timeout"),
+        strict=strict,
+    )
+
+
+def numbers(given: Numbers, option: str, most: int) -> tuple[int, ...]:
+    """Read ``4``, ``2,4``, ``2..6``, their combination, or numbers; sorted, each once.
+
+    UsageError unless all lie in 1..``most``.
+    """
+    if isinstance(given, bool):
+        raise UsageError(f"{option} {given}: {_NUMBER_FORMS}")
+    if isinstance(given, str):
+        pieces = given.split(",")
+        found = [number for piece in pieces for number in _range(piece, given, option, most)]
+    else:
+        try:
+            found = [given] if isinstance(given, int) else list(given)
+        except TypeError:
+            raise UsageError(f"{option} {given!r}: {_NUMBER_FORMS}") from None
+        if not found or not all(isinstance(number, int) for number in found):
+            raise UsageError(f"{option} {found!r}: {_NUMBER_FORMS}")
+    for number in found:
+        if not 1 <= number <= most:
+            raise UsageError(f"{option} {number} is out of range: allowed are 1 to {most}")
+    return tuple(sorted(set(found)))
+
+
+_NUMBER_FORMS = "give a number, a list like 2,4 or a range like 2..6"
+
+
+def _range(piece: str, given: str, option: str, most: int) -> Iterable[int]:
+    match = re.fullmatch(r"\s*(-?\d{1,9})(?:\s*\.\.\s*(-?\d{1,9}))?\s*", piece, re.ASCII)
+    if match is None:
+        raise UsageError(f"{option} {given!r} is no number: {_NUMBER_FORMS}")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise UsageError(f"{option} {given}: the range runs backwards, write {last}..{first}")
+    if first < 1 or last > most:
+        raise UsageError(f"{option} {given} is out of range: allowed are 1 to {most}")
+    return range(first, last + 1)
+
+
+def one_number(given: Numbers, option: str, most: int) -> int:
+    """Read exactly one number; UsageError otherwise."""
+    found = numbers(given, option, most)
+    if len(found) != 1:
+        raise UsageError(f"{option} {given}: a run has one world size, give one number")
+    return found[0]
+
+
+def whole(given: object, option: str, least: int) -> int:
+    """Read a whole number; UsageError when it is none, or below ``least``."""
+    text = str(given).strip()
+    if isinstance(given, bool) or not re.fullmatch(r"-?\d{1,18}", text, re.ASCII):
+        raise UsageError(f"{option} {given!r} is no whole number: give one from {least} up")
+    if int(text) < least:
+        raise UsageError(f"{option} {text} is too small: give a whole number from {least} up")
+    return int(text)
+
+
+def duration(given: object, option: str) -> float:
+    """Read seconds; UsageError unless they are finite and above 0."""
+    try:
+        seconds = float(str(given))
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise UsageError(f"{option} {given}: give a number of seconds above 0, as in {option} 30")
+    return seconds
+
+
+def backend_name(given: str) -> str:
+    """Check that a world of this name can be opened; UsageError lists those that can."""
+    from harness.worlds.backends import BACKENDS
+
+    known = tuple(BACKENDS)
+    if given in known:
+        return given
+    use = f"use --backend {' or '.join(known)}"
+    if given == "sim":
+        raise UsageError(f"backend sim, the simulated world, is not available yet: {use}")
+    close = difflib.get_close_matches(given, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise UsageError(f"there is no backend {given!r}: {hint}{use}")
+
+
+def semantics_of(given: str | None, backend: str) -> str | None:
+    """Check that the backend's sends can behave so; UsageError says how they do."""
+    allowed = SEMANTICS.get(backend, (backend,))
+    if given is None or given in allowed:
+        return given
+    raise UsageError(
+        f"--semantics {given} cannot be had on backend {backend}, whose ranks are real: "
+        f"leave it out, or give {' or '.join(allowed)}"
+    )
+
+
+def policy_name(given: str | None) -> str | None:
+    """Check a comm policy's name; UsageError lists the known ones."""
+    from pipeline.lower import POLICIES
+
+    if given is None or given in POLICIES:
+        return given
+    raise UsageError(f"there is no comm policy {given!r}: give one of {', '.join(POLICIES)}")

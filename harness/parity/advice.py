@@ -1,0 +1,73 @@
+"""What to tell the user about each cause."""
+
+from __future__ import annotations
+
+from harness.parity.causes import Claim
+
+CHECK_ALL = (
+    "compare how this step feeds, weights and accumulates its microbatches with "
+    "loss_i * size_i / batch.size, each backward once"
+)
+
+
+def help_for(claim: Claim, chunks: int) -> str:
+    """Say what to do about a gradient with this cause."""
+    if claim.kind == "scale":
+        return _scale(claim.cause.partition(":")[2], chunks)
+    if claim.kind == "unknown" and claim.note.startswith("each microbatch"):
+        return (
+            f"{claim.note}: weight it by its share of the batch, (loss * size / batch.size)"
+            ".backward(), or raise ValueError for a batch that chunks does not divide"
+        )
+    if claim.kind == "unknown" and claim.note:
+        return f"{claim.note}; {CHECK_ALL}"
+    return _HELP.get(claim.kind, CHECK_ALL)
+
+
+def _scale(factor: str, chunks: int) -> str:
+    if factor == str(chunks):
+        return (
+            "divide each microbatch's mean loss by chunks before its backward: "
+            "(loss / chunks).backward(); dividing the printed loss alone changes no gradient"
+        )
+    return (
+        f"the whole gradient is {factor} times the batch's: look for a factor that is one too many"
+    )
+
+
+_HELP = {
+    "missing-microbatch": (
+        "each microbatch needs one backward whose gradient stays: look for a loop that ends early, "
+        "samples never fed, and zero_grad or a new .grad between two microbatches"
+    ),
+    "duplicate-microbatch": (
+        "each microbatch needs one backward: look for a loop that runs it again, or a gradient "
+        "that is received once and used twice"
+    ),
+    "graph-cut": (
+        "a received activation is a plain leaf: call x.requires_grad_() before stage(x), and send "
+        "x.grad back after the backward; no detach() or no_grad() in between"
+    ),
+    "stale-accumulation": (
+        "a step starts from no gradient: nothing of an earlier step may be kept in a buffer, "
+        "a list or a graph that this step adds again"
+    ),
+    "permuted-targets": (
+        "give each microbatch's activation its own targets: both in the order in which the "
+        "microbatches arrive"
+    ),
+}
+SEEN = {
+    "missing-microbatch": "nothing of microbatch {} is in it",
+    "duplicate-microbatch": "microbatch {} is in it twice",
+    "scale": "it is {} times the batch's",
+    "graph-cut": "there is none from {} down",
+    "stale-accumulation": "an earlier step's gradient is in it",
+    "permuted-targets": "it is that of other microbatches' targets",
+}
+
+
+def seen_in(claim: Claim) -> str:
+    """Say in half a sentence what the wrong gradient is; empty where nothing is shown."""
+    text = SEEN.get(claim.kind, "")
+    return text.format(claim.cause.partition(":")[2]) if text else ""

@@ -1,0 +1,134 @@
+"""From a wrong gradient to its cause, over all ranks that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+from harness.parity.causes import Claim, explain
+from harness.parity.oracle import Difference, Step
+from harness.parity.results import StepRecord
+
+SMALL = 4  # of so few microbatches every permutation is tried
+
+
+def diagnose(difference: Difference, records: Sequence[StepRecord]) -> tuple[Claim, int]:
+    """Return the cause and the rank where it began: of those that differ, the nearest to the loss.
+
+    ``records`` are the ranks' of the step that differs. Errors flow from the loss down, so that
+    what the lower stages show is at most what that rank shows.
+    """
+    step = difference.evidence
+    assert step is not None
+    assert difference.bound is not None
+    culprit = max(difference.ranks)
+    if not bool(torch.isfinite(step.observed).all()):
+        return Claim(note="the gradient has values that are not finite"), _not_finite(step)
+    if (cut := _cut(step)) is not None:
+        return Claim(f"graph-cut:stage {cut}"), min(cut + 1, len(step.spans) - 1)
+    together = _solve(step, difference, records, difference.ranks)
+    if together.cause != "unknown":
+        return together, culprit
+    alone = [_solve(step, difference, records, (rank,)) for rank in reversed(difference.ranks)]
+    if alone[0].cause != "unknown" or not together.note:
+        return alone[0], culprit
+    return together, culprit
+
+
+def _solve(
+    step: Step, difference: Difference, records: Sequence[StepRecord], ranks: Sequence[int]
+) -> Claim:
+    """Explain the part of the gradient that some ranks hold."""
+    assert difference.bound is not None
+
+    def held(values: Tensor) -> Tensor:
+        return torch.cat([values[..., step.spans[rank]] for rank in ranks], dim=-1).double()
+
+    columns = held(step.columns.gradients)
+    earlier = []
+    for old in reversed(difference.earlier):
+        earlier += [held(old.observed)[None], held(old.columns.gradients)]
+    shares = [len(rows) / step.reference.workload.batch for rows in step.partition.rows]
+    return explain(
+        held(step.observed),
+        columns,
+        difference.bound.norm,
+        shares=shares,
+        earlier=earlier,
+        permuted=(held(sum_) for sum_ in _permuted(step, records)),
+    )
+
+
+def _cut(step: Step) -> int | None:
+    """Return the highest stage from which down there is no gradient, where all above have one."""
+    empty = [not bool(step.observed[span].any()) for span in step.spans]
+    expected = [bool(step.right[span].any()) for span in step.spans]
+    cut = -1
+    while cut + 1 < len(empty) and empty[cut + 1]:
+        cut += 1
+    if cut < 0 or any(empty[cut + 1 :]) or not all(expected[: cut + 1]):
+        return None
+    return cut
+
+
+def _not_finite(step: Step) -> int:
+    bad = [r for r, span in enumerate(step.spans) if not torch.isfinite(step.observed[span]).all()]
+    return max(bad)
+
+
+def _permuted(step: Step, records: Sequence[StepRecord]) -> Iterator[Tensor]:
+    """Give the gradients that the batch would have with its targets in another order.
+
+    First with the targets as the last stage was really given them, then with likely orders.
+    """
+    reference, rows = step.reference, step.partition.rows
+    own = reference.model.targets.tolist()
+    given = _as_given(step, records)
+    if given is not None and given != [tuple(own[row] for row in r) for r in rows]:
+        yield reference.columns(rows, given).gradients.sum(dim=0)
+    yield reference.columns(rows, _reversed(own, rows)).gradients.sum(dim=0)
+    if len({len(r) for r in rows}) > 1:
+        return
+    count = len(rows)
+    cache: dict[tuple[int, int], Tensor] = {}
+
+    def part(place: int, source: int) -> Tensor:
+        key = (place, source)
+        if key not in cache:
+            targets = [tuple(own[row] for row in rows[source])]
+            cache[key] = reference.columns([rows[place]], targets).gradients[0]
+        return cache[key]
+
+    for order in _orders(count):
+        if order != tuple(range(count)):
+            yield torch.stack([part(k, source) for k, source in enumerate(order)]).sum(dim=0)
+
+
+def _orders(count: int) -> Iterator[tuple[int, ...]]:
+    if count <= SMALL:
+        yield from permutations(range(count))
+        return
+    straight = tuple(range(count))
+    yield straight[::-1]
+    for shift in range(1, count):
+        yield straight[shift:] + straight[:shift]
+
+
+def _as_given(step: Step, records: Sequence[StepRecord]) -> list[tuple[int, ...]] | None:
+    """Return the targets that each microbatch met on the last stage, None where not known."""
+    last = records[-1]
+    places = [step.partition.column_of.get(m) for m in last.forwards]
+    known = dict(zip(places, last.aimed, strict=False))
+    found: list[tuple[int, ...]] = []
+    for place, rows in enumerate(step.partition.rows):
+        if place not in known or len(known[place]) != len(rows):
+            return None
+        found.append(known[place])
+    return found
+
+
+def _reversed(own: Sequence[int], rows: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    return [tuple(own[len(own) - 1 - row] for row in chosen) for chosen in rows]

@@ -1,0 +1,66 @@
+"""Shapes that the target itself refuses, told from errors (see :mod:`harness.parity.program`)."""
+
+from __future__ import annotations
+
+import time
+import traceback
+
+from harness.frames import Frames
+from harness.parity.results import Raised, StepResult
+from harness.trace import Frame, RankError, Status
+from harness.worlds import Outcome
+from pipeline.plan import PlanError
+
+_SHAPE_CHECKS = ("pipeline.model", "pipeline.plan", "pipeline.schedules", "pipeline.lower")
+
+
+def is_refusal(error: ValueError) -> bool:
+    """Whether the target's own code raised it, or the model's and plan's checks of shapes did."""
+    if isinstance(error, PlanError) or error.__traceback__ is None:
+        return False
+    innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    module = str(innermost.f_globals.get("__name__", ""))
+    if any(module == name or module.startswith(name + ".") for name in _SHAPE_CHECKS):
+        return True
+    return Frames().kind(innermost.f_code) is None
+
+
+def raised(error: BaseException) -> Raised:
+    """Return an exception as plain values, its frames from the user's own on."""
+    known = Frames()
+    frames = []
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if known.kind(frame.f_code) is None:
+            code = frame.f_code
+            frames.append(Frame(code.co_filename, line, code.co_name))
+    name = type(error).__name__
+    shown = "".join(f"  {f.file}:{f.line} in {f.function}\n" for f in frames)
+    text = f"{shown}{name}: {error}\n"
+    return Raised(name, str(error), tuple(frames), text, time.monotonic_ns())
+
+
+def settle(outcome: Outcome) -> str | None:
+    """Return the refusal's message when every rank refused, else None.
+
+    Where only some did, the others wait for them: each refusal becomes that rank's error.
+    """
+    refusals = {
+        rank.rank: rank.result.refused
+        for rank in outcome.ranks
+        if isinstance(rank.result, StepResult) and rank.result.refused is not None
+    }
+    if len(refusals) == len(outcome.ranks) and refusals:
+        return str(refusals[min(refusals)].message)
+    for rank, refused in refusals.items():
+        at = outcome.ranks[rank]
+        at.result, at.finished = None, False
+        at.error = RankError(
+            refused.type,
+            refused.message,
+            refused.frames,
+            refused.time_ns,
+            traceback=refused.traceback,
+        )
+        outcome.trace.ranks[rank].status = Status.RAISED
+        outcome.trace.ranks[rank].ended_ns = refused.time_ns
+    return None

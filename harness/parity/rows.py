@@ -1,0 +1,62 @@
+"""Which samples each microbatch was made of, as the first stage's forwards saw them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from harness.parity.reference import Rows
+from harness.parity.results import StepRecord
+from pipeline.model import chunk_sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The batch in microbatches, by their first sample, whoever numbered them how."""
+
+    rows: tuple[Rows, ...]
+    column_of: dict[int, int]
+    """A rank's number of a microbatch → its place in ``rows``."""
+    unfed: tuple[int, ...] = ()
+    """Places in ``rows`` that no forward was given."""
+
+    def order(self, microbatches: Sequence[int]) -> list[int]:
+        """Translate backwards, as a rank numbers them, to places; all, in order, if unusable."""
+        places = [self.column_of[m] for m in microbatches if m in self.column_of]
+        usable = sorted(places) == list(range(len(self.rows)))
+        return places if usable else list(range(len(self.rows)))
+
+
+def by_size(batch: int, chunks: int) -> Partition:
+    """Cut the batch as the pipeline's own executor does."""
+    ends = [0, *accumulate(chunk_sizes(batch, chunks))]
+    rows = tuple(tuple(range(a, b)) for a, b in pairwise(ends))
+    return Partition(rows, {k: k for k in range(len(rows))})
+
+
+def partition(batch: int, chunks: int, first: StepRecord) -> Partition:
+    """Cut the batch as the step did; as the executor would, where that cannot be told.
+
+    Samples that no forward was given are microbatches of their own: their gradient is missing.
+    """
+    fed = [rows for rows in first.fed if rows is not None]
+    taken = sorted(row for rows in set(fed) for row in rows)
+    if not fed or len(fed) < len(first.fed) or len(set(taken)) < len(taken):
+        return by_size(batch, chunks)
+    rest = _runs([row for row in range(batch) if row not in set(taken)])
+    rows = tuple(sorted({*fed, *rest}))
+    places = {chosen: place for place, chosen in enumerate(rows)}
+    column_of = {m: places[r] for m, r in zip(first.forwards, fed, strict=True)}
+    return Partition(rows, column_of, tuple(places[r] for r in rest))
+
+
+def _runs(rows: Sequence[int]) -> list[Rows]:
+    """Group ascending numbers into runs of consecutive ones."""
+    runs: list[list[int]] = []
+    for row in rows:
+        if runs and runs[-1][-1] == row - 1:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return [tuple(run) for run in runs]

@@ -1,0 +1,112 @@
+"""Hypothesis strategies for cases: small first, uneven ones among them, corners before all.
+
+>>> from hypothesis import given
+>>> @given(cases("1f1b", worlds=(2, 4), chunks=(1, 2, 8)))
+... def test_every_case_can_be_cut(case):
+...     assert case.batch >= case.chunks and case.layers >= case.world
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import strategies as st
+
+from harness.case import Case
+
+DEFAULT_WORLDS = tuple(range(1, 7))
+DEFAULT_CHUNKS = tuple(range(1, 13))
+WIDTHS = (4, 8, 3, 16, 5, 32)
+DTYPES = ("float64", "float64", "float64", "float32", "bfloat16")
+DELAYS = (0, 0, 0, 0, 2, 5)
+SEEDS = st.integers(0, 999)
+
+# (world, chunks, samples more than chunks, layers more than ranks): what usual faults need.
+CORNERS = (
+    (2, 2, 0, 0),  # the smallest pipeline
+    (4, 8, 8, 4),  # even in every way, a real steady state
+    (3, 4, 3, 2),  # batch and layers uneven
+    (5, 2, 0, 1),  # fewer chunks than the warmup of the first rank
+    (1, 1, 1, 1),  # no neighbour at all
+    (2, 5, 2, 1),  # more chunks than ranks, an odd number, uneven
+    (4, 1, 2, 3),  # one microbatch
+    (1, 3, 1, 1),  # accumulation without communication
+    (6, 12, 6, 5),
+)
+
+
+@st.composite
+def cases(
+    draw: st.DrawFn,
+    target: str,
+    worlds: Sequence[int] = DEFAULT_WORLDS,
+    chunks: Sequence[int] = DEFAULT_CHUNKS,
+    policies: Sequence[str | None] = (None,),
+    backend: str = "gloo",
+    delays: Sequence[int] = DELAYS,
+) -> Case:
+    """Draw a case of ``target``: batch ≥ chunks, layers ≥ world, both divisible or not.
+
+    ``policies`` are comm policies for targets that have one, ``(None,)`` for the others.
+    """
+    world = draw(st.sampled_from(sorted(worlds)))
+    count = draw(st.sampled_from(sorted(chunks)))
+    even = draw(st.booleans())
+    batch = count * draw(st.integers(1, 4)) if even else count + draw(st.integers(0, 3 * count))
+    return Case(
+        target,
+        world,
+        chunks=count,
+        batch=batch,
+        layers=world + draw(st.integers(0, 2 * world)),
+        width=draw(st.sampled_from(WIDTHS)),
+        dtype=draw(st.sampled_from(DTYPES)),
+        steps=draw(st.integers(1, 3)),
+        optimizer=draw(st.sampled_from(("sgd", "adam"))),
+        workload=draw(st.sampled_from(("conditioned", "conditioned", "seed"))),
+        policy=draw(st.sampled_from(policies)),
+        backend=backend,
+        delay=draw(st.sampled_from(delays)),
+        seed=draw(SEEDS),
+    )
+
+
+def corners(
+    target: str,
+    worlds: Sequence[int] = DEFAULT_WORLDS,
+    chunks: Sequence[int] = DEFAULT_CHUNKS,
+    policies: Sequence[str | None] = (None,),
+    backend: str = "gloo",
+    seed: int = 0,
+) -> Iterator[Case]:
+    """Yield the cases that come before drawn ones, each as near as the restrictions allow.
+
+    Their other values alternate, so that the first few have both optimizers, several steps and
+    both workloads.
+    """
+    seen: set[tuple[int, int, int, int]] = set()
+    for place, (world, count, samples, layers) in enumerate(CORNERS):
+        shape = (_nearest(worlds, world), _nearest(chunks, count), samples, layers)
+        if shape in seen:
+            continue
+        seen.add(shape)
+        yield Case(
+            target,
+            shape[0],
+            chunks=shape[1],
+            batch=shape[1] + samples,
+            layers=shape[0] + layers,
+            width=(8, 16)[place % 2],
+            dtype=("float64", "float64", "float64", "float32")[place % 4],
+            steps=2,
+            optimizer=("sgd", "adam")[place % 2],
+            workload=("conditioned", "conditioned", "seed")[place % 3],
+            policy=policies[place % len(policies)],
+            backend=backend,
+            delay=(0, 0, 2)[place % 3],
+            seed=seed + place,
+        )
+
+
+def _nearest(allowed: Sequence[int], wanted: int) -> int:
+    return min(sorted(allowed), key=lambda value: abs(value - wanted))

@@ -1,0 +1,25 @@
+"""What the user named, as something that a world's ranks can load (DESIGN: "Targets").
+
+The command's own process never imports the user's code: files are read as text
+(:mod:`harness.targets.signature`), and what that cannot tell is asked of a rank
+(:mod:`harness.targets.parse`).
+"""
+
+from harness.targets.parse import Describe, Description, confirm, describe_in, parse_target
+from harness.targets.signature import Command, Kind, Signature, TargetError
+from harness.targets.target import Target, from_callable, pickled_build_stage
+
+__all__ = [
+    "Command",
+    "Describe",
+    "Description",
+    "Kind",
+    "Signature",
+    "Target",
+    "TargetError",
+    "confirm",
+    "describe_in",
+    "from_callable",
+    "parse_target",
+    "pickled_build_stage",
+]

@@ -1,0 +1,124 @@
+"""Worlds: where N ranks of a program run (DESIGN: "The idea").
+
+A world takes a :class:`Program` and gives an :class:`Outcome`; checkers read outcomes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from harness.trace import RankError, Trace
+
+
+class WorldError(Exception):
+    """A world cannot run here; the message says what is missing and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankContext:
+    """What a rank is told about itself."""
+
+    rank: int
+    world_size: int
+    device: str
+    backend: str
+
+
+Entry = Callable[[RankContext], Any]
+Echo = Callable[[int, str], None]  # a rank's number and a line that it printed
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What each rank runs.
+
+    ``entry`` is called on every rank as ``entry(context)`` and its result (any picklable value)
+    is in the outcome. With ``init_group`` the default process group is ready before the call and
+    destroyed after all ranks have finished; without it the program initialises its own (a script
+    under torchrun's environment). ``fresh`` ranks have run nothing before and are not used again.
+    """
+
+    entry: Entry
+    init_group: bool = True
+    fresh: bool = False
+    delay_ms: int = 0
+    seed: int = 0
+    buffered_sends: bool = False  # a send completes at once: shows what needs buffering
+
+
+@dataclass(slots=True)
+class RankOutcome:
+    """How one rank ended."""
+
+    rank: int
+    result: Any = None
+    error: RankError | None = None
+    exit_status: int | None = None  # as waitpid tells: negative is a signal; None: still alive
+    finished: bool = False
+    output: str = ""  # the last of its stdout and stderr
+    stack: tuple[Any, ...] = ()  # Frames, when it hung
+
+
+Ending = Literal["finished", "failed", "stuck", "timeout", "interrupted"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One case's history and results; what the checkers judge."""
+
+    trace: Trace
+    ranks: list[RankOutcome]
+    ending: Ending
+    elapsed_s: float
+    backend: str = "gloo"
+    timeout_s: float = 0.0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+class World(Protocol):
+    """Runs programs on N ranks."""
+
+    name: str
+
+    def run(
+        self,
+        program: Program,
+        world_size: int,
+        *,
+        timeout: float,
+        echo: Echo | None = None,
+    ) -> Outcome:
+        """Run ``program`` on ``world_size`` ranks; never raises for what a rank does.
+
+        ``timeout`` is seconds without any progress; ``echo`` gets (rank, line) of output live.
+        """
+        ...
+
+    def close(self) -> None:
+        """Leave nothing behind: no process, file or shared memory."""
+        ...
+
+
+def backends() -> tuple[str, ...]:
+    """Return the backends that :func:`open_world` knows."""
+    from harness.worlds.backends import BACKENDS
+
+    return tuple(BACKENDS)
+
+
+def open_world(backend: str) -> World:
+    """Return a world of that backend, starting up in the background.
+
+    Raises WorldError when the backend is not known; whether enough devices are there is
+    checked for each world size, by :meth:`World.run`.
+    """
+    from harness.worlds.backends import BACKENDS
+    from harness.worlds.processes import ProcessWorld
+
+    if backend not in BACKENDS:
+        raise WorldError(f"unknown backend {backend!r}; use one of {', '.join(BACKENDS)}")
+    world = ProcessWorld(BACKENDS[backend])
+    world.start()
+    return world

@@ -1,0 +1,190 @@
+"""One rank: a process that runs the programs it is sent, under a recorder."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import os
+import pickle
+import random
+import signal
+import sys
+import time
+import traceback
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from harness import recorder as recording
+from harness.frames import Frames
+from harness.recorder import WAITED, Recorder
+from harness.ring import Ring
+from harness.trace import Frame, RankError
+from harness.worlds import Program, RankContext
+from harness.worlds.backends import BACKENDS, Backend
+from harness.worlds.job import Job
+
+GROUP_TIMEOUT = timedelta(days=1)  # the harness decides when a wait has been too long
+
+
+def serve(control_fd: int, ring_fd: int, stacks_fd: int, output_fd: int) -> int:
+    """Run jobs until the command closes the connection; return the exit status."""
+    _redirect(output_fd)
+    stacks = os.fdopen(stacks_fd, "w")
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True, chain=False)
+    control, ring = Connection(control_fd), Ring(ring_fd)
+    stores = Stores()
+    while True:
+        try:
+            job = control.recv()
+            answer, status = run_job(job, ring, stores)
+            control.send(answer)
+            order = control.recv()  # no connection is closed while another rank may need it
+            if order == "exit":
+                atexit._run_exitfuncs()
+                return status
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            control.send(("idle",))
+        except (EOFError, OSError):
+            return 0  # the command is gone
+
+
+def _redirect(output_fd: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    os.close(null)
+    os.close(output_fd)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+
+
+class Stores:
+    """Connections to the key-value stores of this world; the last one is kept."""
+
+    def __init__(self) -> None:
+        self._port: int | None = None
+        self._store: Any = None
+
+    def connect(self, port: int, prefix: str) -> Any:
+        """Return the store at ``port``, with this case's prefix."""
+        if port != self._port:
+            self._store = c10d.TCPStore(
+                "127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=GROUP_TIMEOUT
+            )
+            self._port = port
+        return c10d.PrefixStore(prefix, self._store)
+
+
+def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int]:
+    """Run one program to its end; return what to tell the command, and an exit status."""
+    backend = BACKENDS[job.backend]
+    _enter(job, backend)
+    recorder: Recorder | None = None
+    status = 0
+    try:
+        program: Program = pickle.loads(job.program)
+        recorder = _recorder(program, job, backend, ring)
+        if program.init_group:
+            backend.prepare(job.rank)
+            dist.init_process_group(
+                backend.name,
+                store=stores.connect(job.port, job.prefix),
+                rank=job.rank,
+                world_size=job.world_size,
+                timeout=GROUP_TIMEOUT,
+                **backend.init_options(job.rank),
+            )
+        _seed(program.seed)
+        recording.activate(recorder)
+        result = program.entry(
+            RankContext(job.rank, job.world_size, backend.device(job.rank), job.backend)
+        )
+        backend.finish()
+        answer: tuple[Any, ...] = ("finished", pickle.dumps(result), time.monotonic_ns())
+    except SystemExit as stop:
+        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        if status == 0:
+            answer = ("finished", pickle.dumps(None), time.monotonic_ns())
+        else:
+            answer = ("raised", describe(stop, recorder), time.monotonic_ns())
+    except BaseException as error:
+        status = 1
+        answer = ("raised", describe(error, recorder), time.monotonic_ns())
+    if recorder is not None:
+        recorder.flush()
+    recording.activate(None)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    return answer, status
+
+
+def _recorder(program: Program, job: Job, backend: Backend, ring: Ring) -> Recorder:
+    return Recorder(
+        ring,
+        world=job.world_size,
+        delay_ms=program.delay_ms,
+        seed=program.seed * 1009 + job.rank,
+        buffered=program.buffered_sends,
+        host_blocking=backend.host_blocking,
+    )
+
+
+def _enter(job: Job, backend: Backend) -> None:
+    """Take on the command's environment, folder and import path, and torchrun's variables."""
+    os.environ.clear()
+    os.environ.update(backend.environment(job.rank) | job.environment)
+    sys.path[:] = job.path
+    with contextlib.suppress(OSError):
+        os.chdir(job.folder)
+
+
+def _seed(seed: int) -> None:
+    import numpy
+
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def describe(error: BaseException, recorder: Recorder | None) -> RankError:
+    """Return what left the rank, from the user's own frame on."""
+    frames = recorder.frames if recorder is not None else Frames()
+    stack = list(traceback.walk_tb(error.__traceback__))
+    summary = traceback.StackSummary.extract(iter(stack))
+    kinds = [frames.kind(frame.f_code) for frame, _ in stack]
+    own = [line for line, kind in zip(summary, kinds, strict=True) if kind is None]
+    last = stack[-1][0].f_code.co_filename if stack else ""
+    in_comm = "c10d" in kinds or last.endswith("/pipeline/comms.py")
+    waited = getattr(error, WAITED, False)
+    if isinstance(error, SyntaxError):  # its line is the user's, though no frame of it is
+        own = own or [
+            traceback.FrameSummary(str(error.filename), error.lineno or 0, "<module>", line="")
+        ]
+    shown = own or [line for line in summary if "/pipeline/" in line.filename]
+    text = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
+    return RankError(
+        type=type(error).__name__,
+        message=_message(error),
+        frames=tuple(Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in shown),
+        time_ns=time.monotonic_ns(),
+        in_comm=in_comm or waited,
+        refused=in_comm and not waited,
+        traceback=text,
+    )
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"exited with status {error.code}"
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else ""

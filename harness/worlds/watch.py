@@ -1,0 +1,196 @@
+"""Watches the ranks of one case until it is decided."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import selectors
+import time
+from contextlib import suppress
+from typing import Any
+
+from harness.checkers.deadlock import find_stuck
+from harness.checkers.standing import standing_faults
+from harness.decode import Decoder
+from harness.frames import Frames
+from harness.trace import Frame, Status
+from harness.worlds import Echo, Ending, RankOutcome
+from harness.worlds.server import RankProcess, Server
+
+POLL_S = 0.01
+FAULT_SETTLE_S = 0.5  # a fault is known and nothing moves any more
+FAILURE_GRACE_S = 10.0  # for the other ranks, after one has failed
+
+
+class ServerGoneError(Exception):
+    """The fork server ended in the middle of a case."""
+
+
+class Watch:
+    """One case's ranks, from the moment they have their job."""
+
+    def __init__(
+        self,
+        ranks: list[RankProcess],
+        server: Server,
+        *,
+        timeout: float,
+        settle: float,
+        backend: str,
+        echo: Echo | None,
+    ) -> None:
+        self._ranks = ranks
+        self._server = server
+        self._timeout = timeout
+        self._settle = settle
+        self._backend = backend
+        self._echo = echo
+        self.decoder = Decoder(len(ranks))
+        self.outcomes = [RankOutcome(rank) for rank in range(len(ranks))]
+        self._written = [0] * len(ranks)
+        self._changed = time.monotonic()
+        self._failed_at: float | None = None
+        self._judged = self._stuck = self._faulty = False
+
+    def run(self) -> Ending:
+        """Return how the case ended: at once when it is decided, else after the timeout."""
+        selector = selectors.DefaultSelector()
+        with selector:
+            for index, rank in enumerate(self._ranks):
+                selector.register(rank.control, selectors.EVENT_READ, ("control", index))
+                selector.register(rank.output_fd, selectors.EVENT_READ, ("output", index))
+            selector.register(self._server.socket, selectors.EVENT_READ, ("server", 0))
+            while True:
+                for key, _ in selector.select(POLL_S):
+                    what, index = key.data
+                    if not self._take(what, index):
+                        selector.unregister(key.fileobj)
+                self._read_rings()
+                if (ending := self._decide()) is not None:
+                    return ending
+
+    def _take(self, what: str, index: int) -> bool:
+        """Take in one thing that happened; False when there will be no more of it."""
+        rank, outcome = self._ranks[index], self.outcomes[index]
+        if what == "server":
+            if not self._server.pump():
+                raise ServerGoneError
+            for other in range(len(self._ranks)):
+                self._notice_death(other)
+            return True
+        if what == "output":
+            self.read_output(index)
+            return rank.output_open
+        try:
+            answer = rank.control.recv()
+        except (EOFError, OSError):
+            return False  # its end is told by the server, with its status
+        self._answered(outcome, answer)
+        return True
+
+    def _answered(self, outcome: RankOutcome, answer: tuple[Any, ...]) -> None:
+        kind, value, at = answer
+        self._drain()
+        history = self.decoder.trace.ranks[outcome.rank]
+        history.ended_ns = at
+        if kind == "finished":
+            outcome.finished, outcome.result = True, pickle.loads(value)
+            history.status = Status.FINISHED
+        else:
+            outcome.error = value
+            history.status = Status.RAISED
+            self._failed_at = self._failed_at or time.monotonic()
+        self._touch()
+
+    def _notice_death(self, index: int) -> None:
+        rank, outcome = self._ranks[index], self.outcomes[index]
+        if rank.exit_status is None or outcome.exit_status is not None:
+            return
+        self._drain()
+        outcome.exit_status = rank.exit_status
+        history = self.decoder.trace.ranks[index]
+        if history.status is Status.RUNNING:
+            history.status, history.ended_ns = Status.DIED, time.monotonic_ns()
+            self._failed_at = self._failed_at or time.monotonic()
+        self._touch()
+
+    def read_output(self, index: int) -> None:
+        """Take what a rank has printed and pass it on."""
+        for line in self._ranks[index].read_output():
+            if self._echo is not None:
+                self._echo(index, line)
+
+    def _touch(self) -> None:
+        self._changed, self._judged = time.monotonic(), False
+
+    def _read_rings(self) -> None:
+        written = [rank.ring.written for rank in self._ranks]
+        if written != self._written:
+            self._written = written
+            self._touch()
+            if max(rank.ring.backlog for rank in self._ranks) > 0.25:
+                self._drain()
+
+    def _drain(self) -> None:
+        """Feed all events that are there, by their time."""
+        events = [
+            (index, event) for index, rank in enumerate(self._ranks) for event in rank.ring.read()
+        ]
+        events.sort(key=lambda item: item[1][1])
+        self.decoder.feed(events)
+
+    def _decide(self) -> Ending | None:
+        """Return the ending once nothing that could still happen would change the verdict."""
+        trace = self.decoder.trace
+        if all(history.status is not Status.RUNNING for history in trace.ranks):
+            self._drain()
+            finished = all(history.status is Status.FINISHED for history in trace.ranks)
+            return "finished" if finished else "failed"
+        quiet = time.monotonic() - self._changed
+        if quiet < POLL_S:
+            return None
+        if not self._judged:
+            self._drain()
+            self._judged = True
+            self._stuck = bool(find_stuck(trace, self._backend))
+            self._faulty = bool(standing_faults(trace, self._backend))
+        if self._stuck and quiet >= self._settle:
+            return "stuck"
+        if self._faulty and quiet >= FAULT_SETTLE_S:
+            return "stuck"
+        if self._failed_at is not None and time.monotonic() - self._failed_at > FAILURE_GRACE_S:
+            return "failed"
+        return "timeout" if quiet >= self._timeout else None
+
+    def collect_stacks(self) -> None:
+        """Ask every rank that still runs where it is."""
+        frames = Frames()
+        for rank, outcome in zip(self._ranks, self.outcomes, strict=True):
+            if not outcome.finished and outcome.error is None:
+                outcome.stack = parse_stacks(rank.stack_dump(), frames)
+
+    def finish(self) -> None:
+        """Take in the last output."""
+        self._drain()
+        for index, rank in enumerate(self._ranks):
+            with suppress(OSError):
+                self.read_output(index)
+            self.outcomes[index].output = rank.output
+
+
+_LINE = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
+
+
+def parse_stacks(dump: str, frames: Frames) -> tuple[Frame, ...]:
+    """Read faulthandler's dump; return the main thread's frames in the user's code, inner last."""
+    current: list[Frame] = []
+    for block in dump.split("\n\n"):
+        lines = [match for line in block.splitlines() if (match := _LINE.match(line))]
+        user = [
+            Frame(m["file"], int(m["line"]), m["function"])
+            for m in lines
+            if frames.is_user(m["file"])
+        ]
+        if lines:
+            current = user or current  # the main thread comes last
+    return tuple(reversed(current))
