@@ -65,9 +65,7 @@ def execute(
     target: Target, case: Case, world: World, timeout: float, *, fresh: bool = False
 ) -> CaseResult:
     """Run one case; ``fresh`` on ranks that have run nothing before."""
-    program = Program(
-        entry=StepEntry(target, case), fresh=fresh, delay_ms=case.delay, seed=case.seed
-    )
+    program = program_of(target, case, fresh=fresh)
     outcome = world.run(program, case.world, timeout=timeout)
     if outcome.ending == "interrupted":
         raise KeyboardInterrupt
@@ -75,6 +73,12 @@ def execute(
     if (message := settle(outcome)) is not None:
         return CaseResult(case, refused=message)
     return verdict_on(target, case, outcome)
+
+
+def program_of(target: Target, case: Case, *, fresh: bool = False) -> Program:
+    """Return what the ranks of a case run."""
+    entry = StepEntry(target, case)
+    return Program(entry=entry, fresh=fresh, delay_ms=case.delay, seed=case.seed)
 
 
 def verdict_on(target: Target, case: Case, outcome: Outcome) -> CaseResult:

@@ -41,6 +41,8 @@ class Frames:
             return "c10d"
         if file.startswith("<"):  # frozen modules, and -c
             return "internal"
+        if file.endswith("/typing_extensions.py"):  # its @deprecated is around some of torch's own
+            return "internal"
         if file.startswith(self._folders):
             return "internal" if not self._is_installed_user_code(file) else None
         return None

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from harness.buffering import explain_buffering
 from harness.case import Case
 from harness.coverage import Coverage
-from harness.execute import CaseResult, RefusedError, execute, run_case
+from harness.execute import CaseResult, RefusedError, execute, program_of, run_case
 from harness.findings import Finding, Report
 from harness.roots import Root
 from harness.shrink import shrink
@@ -150,15 +151,27 @@ class _Campaign:
         smallest = self._shrunk(case, root)
         small = self._matching(self.results[smallest], root) or finding
         self.report.findings[place] = small.with_(case=str(smallest))
-        self.report.findings[place] = self._confirmed(case, finding, smallest, small, root)
+        confirmed = self._confirmed(case, finding, smallest, small, root)
+        self.report.findings[place] = confirmed
+        if self._time_left() <= 0:
+            return
+        again = Case.parse(confirmed.case)
+        self.report.findings[place] = explain_buffering(
+            confirmed,
+            program_of(self.target, again, fresh=True),
+            lambda program: self.world.run(program, again.world, timeout=self.limits.timeout),
+        )
 
     def _shrunk(self, case: Case, root: Root) -> Case:
         tries, until = SHRINK_TRIES, time.monotonic() + SHRINK_SECONDS
+        chunks = self.limits.chunks
 
         def fails(candidate: Case) -> bool:
             nonlocal tries
             if tries <= 0 or time.monotonic() > until or self._time_left() <= 0:
                 return False
+            if candidate.world not in self.limits.worlds or candidate.chunks not in chunks:
+                return False  # outside of what the user asked for
             tries -= 1
             self._tell(candidate)
             return self._matching(self._run(candidate), root) is not None

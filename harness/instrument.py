@@ -307,9 +307,9 @@ def install() -> None:
     work_methods = {"wait": _wait, "is_completed": _polled} | dict.fromkeys(_ESCAPES, _escaping)
     for owner, methods in ((ProcessGroup, group_methods), (Work, work_methods)):
         for name, wrap in methods.items():
-            if (original := getattr(owner, name, None)) is not None:  # names differ by version
-                _originals.append((owner, name, original))
-                setattr(owner, name, wrap(original))
+            if name in vars(owner):  # names differ by version
+                _originals.append((owner, name, vars(owner)[name]))  # which binds, as itself
+                setattr(owner, name, wrap(getattr(owner, name)))
     functions = {
         "init_process_group": _init_process_group,
         "new_group": _new_group,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from harness.case import Case
 from harness.checkers import deadlock
 from harness.checkers.errors import check_errors, check_timeout, followed_by
-from harness.checkers.graph_cut import explain_none_gradient
 from harness.checkers.mismatches import check_collectives, check_messages, check_skew
 from harness.checkers.requests import (
     check_buffers,
@@ -44,9 +43,11 @@ def judge(outcome: Outcome, case: Case) -> list[Finding]:
 def _errors(outcome: Outcome) -> list[Finding]:
     trace, backend = outcome.trace, outcome.backend
     failed = check_errors(outcome)
-    graph_cut = explain_none_gradient(outcome)
-    if graph_cut is not None:
-        failed = [graph_cut]
+    if any(rank.error is not None and rank.error.refused for rank in outcome.ranks):
+        from harness.checkers.graph_cut import explain_none_gradient  # needs torch
+
+        graph_cut = explain_none_gradient(outcome)
+        failed = failed if graph_cut is None else [graph_cut]
     stuck = deadlock.check(trace, backend, give_up=outcome.ending == "timeout")
     found = [
         *check_collectives(trace),

@@ -26,17 +26,17 @@ References (site, action, source, batch) are one higher than the id, 0 for none.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sys
 import threading
 import time
-import weakref
-from collections import deque
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Protocol
 
 from harness.frames import Frames
+from harness.handles import Handles
 from pipeline.actions import CURRENT, Action
 
 WAITED = "__harness_waited__"  # marks an exception that ended a wait
@@ -59,18 +59,6 @@ class Sink(Protocol):
 
     def write(self, event: tuple[Any, ...]) -> None:
         """Take any event."""
-
-
-class _Handle(weakref.ref[Any]):  # one object instead of a reference, a closure and a record
-    """A posted operation whose ``Work`` the program still holds; dies with it."""
-
-    __slots__ = ("any_source", "escaped", "key", "ops", "tensor", "version")
-    ops: tuple[int, ...]
-    key: int
-    tensor: Any
-    version: int | None
-    any_source: bool
-    escaped: bool  # its future was taken: completion is the program's business
 
 
 class Recorder:
@@ -99,9 +87,9 @@ class Recorder:
         self._groups: dict[str, str] = {}
         self._members: dict[str, tuple[int, ...]] = {}
         self._generations: dict[str, int] = {}
-        self._handles: dict[int, _Handle] = {}
         self._buffered: dict[int, tuple[int, Any]] = {}  # sends that count as ended
-        self._dropped: deque[tuple[int, tuple[int, ...]]] = deque()
+        self._handles = Handles()
+        self._dropped = self._handles.dropped
         self._batch: list[int] | None = None
         self._next = 0
         self._delay_s = delay_ms / 1000
@@ -115,6 +103,11 @@ class Recorder:
             if self._dropped:
                 self.flush()
             self._put(code, time_ns, a, b, c, d, flags)
+
+    def silence(self) -> None:
+        """Write nothing from now on: this is a copy of the rank, made by a fork."""
+        self._lock = threading.RLock()  # another thread may have held the old one
+        self._put = self._write = _nowhere
 
     def flush(self) -> None:
         """Write the drops that no other event has carried yet."""
@@ -199,21 +192,7 @@ class Recorder:
         if is_send and self.buffered:
             self._buffered[id(work)] = (op, work)  # delivered whatever happens to its handle
         elif work is not None and self._batch is None:
-            self._follow((op,), work, tensor, any_source)
-
-    def _follow(self, ops: tuple[int, ...], work: Any, tensor: Any, any_source: bool) -> None:
-        handle = _Handle(work, self._on_drop)
-        handle.ops, handle.key, handle.tensor = ops, id(work), tensor
-        handle.version, handle.any_source, handle.escaped = _version(tensor), any_source, False
-        self._handles[handle.key] = handle
-
-    def _on_drop(self, handle: Any) -> None:
-        """Queue a drop: this may run at any time, even while an event is being written."""
-        known = self._handles.get(handle.key)
-        if known is not None and known is handle:
-            del self._handles[known.key]
-            if not known.escaped:
-                self._dropped.append((time.monotonic_ns(), known.ops))
+            self._handles.follow((op,), work, tensor, any_source)
 
     def begin_batch(self) -> None:
         """Operations from here to :meth:`end_batch` share one handle (NCCL's coalescing)."""
@@ -223,7 +202,7 @@ class Recorder:
         """Follow the one handle of the batch."""
         ops, self._batch = tuple(self._batch or ()), None
         if work is not None and ops:
-            self._follow(ops, work, None, False)
+            self._handles.follow(ops, work, None, False)
 
     def failed(self, op: int) -> None:
         """Note that the backend refused the operation, or that a wait for it raised."""
@@ -245,19 +224,20 @@ class Recorder:
 
     def wait(self, work: Any, call: Callable[..., Any], *args: Any, gives_up: bool) -> Any:
         """Run ``call(*args)``, which waits for ``work``, and note both ends."""
-        handle = self._handles.get(id(work))
+        handle = self._handles.of(work)
         if handle is None:
             if self._buffered and (sent := self._buffered.get(id(work))) is not None:
                 self.done(sent[0])
                 return True
             return call(*args)
-        if handle.version is not None and handle.tensor._version != handle.version:
+        if handle.changed:
             for op in handle.ops:
                 self._event(_MODIFIED, time.monotonic_ns(), op)
         self.block(handle.ops, gives_up=gives_up)
         try:
             result = call(*args)
         except BaseException as error:
+            handle.escaped = True  # it has ended: losing the handle now means nothing
             with contextlib.suppress(AttributeError):
                 setattr(error, WAITED, True)
             for op in handle.ops:
@@ -268,7 +248,7 @@ class Recorder:
 
     def completed(self, work: Any) -> None:
         """Note that ``work`` is known to have ended."""
-        handle = self._handles.pop(id(work), None)
+        handle = self._handles.end(work)
         if handle is not None:
             source = work._source_rank() if handle.any_source else None
             for op in handle.ops:
@@ -282,7 +262,7 @@ class Recorder:
 
     def escape(self, work: Any) -> None:
         """Note that the future of ``work`` was taken: it may be awaited where nobody sees it."""
-        if (handle := self._handles.get(id(work))) is not None:
+        if (handle := self._handles.of(work)) is not None:
             handle.escaped = True
 
     def compute(
@@ -352,6 +332,10 @@ class Recorder:
         return site
 
 
+def _nowhere(*_: Any, **__: Any) -> None:
+    """Take an event and forget it."""
+
+
 def _member(ranks: tuple[int, ...], index: int) -> int:
     """Return the global rank of a group rank; one out of range is left for torch to refuse."""
     return ranks[index] if 0 <= index < len(ranks) else index
@@ -366,14 +350,6 @@ def _global_ranks(group: Any) -> tuple[int, ...]:
         return tuple(range(group.size()))
 
 
-def _version(tensor: Any) -> int | None:
-    """Return the tensor's modification counter; None where torch keeps none."""
-    try:
-        return None if tensor is None else int(tensor._version)
-    except RuntimeError:  # an inference tensor
-        return None
-
-
 _active: Recorder | None = None
 
 
@@ -386,3 +362,12 @@ def activate(recorder: Recorder | None) -> None:
     """Make ``recorder`` the one that :mod:`harness.instrument` writes to; None for none."""
     global _active
     _active = recorder
+
+
+def _forked() -> None:
+    if _active is not None:
+        _active.silence()
+        activate(None)
+
+
+os.register_at_fork(after_in_child=_forked)

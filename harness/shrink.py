@@ -29,13 +29,18 @@ def shrink(case: Case, fails: Fails) -> Case:
         if smaller(candidate):
             case = candidate
             break
-    changed = True
-    while changed:
-        changed = False
-        for candidate in _steps(case):
-            if smaller(candidate):
-                case, changed = candidate, True
-                break
+    before = None
+    while case != before:
+        before = case
+        for simpler in (_ranks, _chunks, _settings, _sizes):
+            case = _first(simpler, case, smaller)
+    return case
+
+
+def _first(simpler: Callable[[Case], Iterator[Case]], case: Case, smaller: Fails) -> Case:
+    """Follow one kind of simpler cases as far as it goes."""
+    while (found := next(filter(smaller, simpler(case)), None)) is not None:
+        case = found
     return case
 
 
@@ -62,15 +67,21 @@ def _plain(case: Case) -> Case:
     )
 
 
-def _steps(case: Case) -> Iterator[Case]:
-    """Yield cases that are simpler in one value, the one that matters most first."""
-    chunks, batch, layers = case.chunks or 1, case.batch or 1, case.layers or 1
+def _ranks(case: Case) -> Iterator[Case]:
+    layers = case.layers or 1
     for world in range(1, case.world):
         yield case.with_(world=world, layers=max(world, layers - (case.world - world)))
         yield case.with_(world=world)
+
+
+def _chunks(case: Case) -> Iterator[Case]:
+    chunks, batch = case.chunks or 1, case.batch or 1
     for fewer in range(1, chunks):
         yield case.with_(chunks=fewer, batch=max(fewer, batch - (chunks - fewer)))
         yield case.with_(chunks=fewer, batch=fewer)
+
+
+def _settings(case: Case) -> Iterator[Case]:
     for name, simplest in (
         ("delay", 0),
         ("steps", 1),
@@ -80,11 +91,15 @@ def _steps(case: Case) -> Iterator[Case]:
     ):
         if getattr(case, name) != simplest:
             yield case.with_(**{name: simplest})
-    for name, now, least in (("batch", batch, chunks), ("layers", layers, case.world)):
-        for value in _between(least, now):
-            yield case.with_(**{name: value})
     if (case.steps or 1) > 2:
         yield case.with_(steps=2)
+
+
+def _sizes(case: Case) -> Iterator[Case]:
+    batch, layers = case.batch or 1, case.layers or 1
+    for name, now, least in (("batch", batch, case.chunks or 1), ("layers", layers, case.world)):
+        for value in _between(least, now):
+            yield case.with_(**{name: value})
     if (case.width or 4) > 4:
         yield case.with_(width=4)
     if case.seed:

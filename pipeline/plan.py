@@ -91,7 +91,7 @@ class Plan:
 
     def grid(self, marked: Collection[Action] = (), columns: int = 16) -> str:
         """Draw rank × step, `!` before the marked actions, around the first of which it is cut."""
-        steps = [row.index(action) for row in self.rows for action in marked if action in row]
+        steps = [step for row in self.rows for step, action in enumerate(row) if action in marked]
         first = max(0, min(steps, default=0) - columns // 2)
         rows = []
         for row in self.rows:

@@ -174,6 +174,11 @@ def _gradient(
     else:
         operations = sites.computed(outcome, _from(culprit, difference.ranks), "B")
     seen = advice.seen_in(claim) or claim.note
+    evidence = difference.evidence
+    if evidence is not None and evidence.partition.unfed:
+        rows = [r for place in evidence.partition.unfed for r in evidence.partition.rows[place]]
+        details["never_fed"] = rows
+        seen = f"samples {listed(rows)} of {case.batch} never went into the first stage"
     return Finding(
         "gradient-mismatch",
         f"the gradient of step {difference.step} on {ranks_(difference.ranks)} is not the "

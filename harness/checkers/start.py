@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from harness.findings import Finding, Operation
-from harness.parity.reference import initial
+from harness.parity.reference import gradient_only, initial
 from harness.parity.results import StepResult, unpack
 from harness.parity.words import do
 from pipeline.model import Workload
@@ -16,7 +16,7 @@ from pipeline.model import Workload
 
 def layers(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
     """Compare how many parameters the stages hold, of which shapes, with the monolith's."""
-    expected = [tuple(p.shape) for p in initial(workload).parameters]
+    expected = [tuple(p.shape) for p in initial(gradient_only(workload)).parameters]
     got = [shape for result in results for _, shape in result.layout]
     if got == expected:
         return None
@@ -39,7 +39,7 @@ def layers(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
 
 def initial_values(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
     """Compare the values that the parameters start with."""
-    right, start = initial(workload).values(), 0
+    right, start = initial(gradient_only(workload)).values(), 0
     differing: list[tuple[int, str, float]] = []
     for result in results:
         mine = unpack(result.initial, workload.dtype)

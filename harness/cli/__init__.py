@@ -69,6 +69,6 @@ def _fail(message: str, users_traceback: str = "") -> int:
 
 
 def _close_worlds() -> None:
-    api: Any = sys.modules.get("harness.api")
-    if api is not None:
-        _guarded(lambda: api.close_worlds() or OK)
+    session: Any = sys.modules.get("harness.session")
+    if session is not None:
+        _guarded(lambda: session.close_worlds() or OK)

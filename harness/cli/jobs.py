@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -> int:
     """``harness check``: refuse all that cannot be, then one campaign per target."""
-    from harness import api
+    from harness import session
 
     options = asked.check_options(**given)
     output.require()
-    parsed = [api.read_target(target, "check", options) for target in dict.fromkeys(targets)]
-    prepared = [api.prepare(target, "check", options) for target in parsed]
+    parsed = [session.read_target(target, "check", options) for target in dict.fromkeys(targets)]
+    prepared = [session.prepare(target, "check", options) for target in parsed]
     reports: list[Report] = []
     for target in prepared:
         with _progress(output, target.text) as progress:
-            reports.append(api.check_prepared(target, options, progress))
+            reports.append(session.check_prepared(target, options, progress))
         if reports[-1].interrupted:
             break
     return output.show(reports)
@@ -36,13 +36,13 @@ def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -
 
 def run_job(program: str, world_size: str, output: Output, given: dict[str, Any]) -> int:
     """``harness run``: one program, its output echoed live on stderr."""
-    from harness import api
+    from harness import session
 
     options = asked.run_options(**given)
     ranks = asked.one_number(world_size, "--world-size", asked.MAX_WORLD)
     output.require()
-    target = api.prepare(program, "run", options)
-    report = api.run_prepared(target, ranks, options, echo_for(output))
+    target = session.prepare(program, "run", options)
+    report = session.run_prepared(target, ranks, options, echo_for(output))
     return output.show([report])
 
 

@@ -83,7 +83,8 @@ def run_rank(
         if target.kind == "plan":
             return StepResult(rank, plan_error=str(error))
         raise
-    result = run_steps(step, stage, workload, comms, case, reporter)
+    batch = build_batch(workload, stage)
+    result = run_steps(step, stage, batch, workload, comms, case, reporter)
     return result if own is None else replace(result, built_at=_place(own))
 
 
@@ -107,6 +108,7 @@ def as_step(target: Target, function: Callable[..., Any], case: Case) -> Step:
 def run_steps(
     step: Step,
     stage: Stage,
+    batch: Batch,
     workload: Workload,
     comms: Comms,
     case: Case,
@@ -116,7 +118,6 @@ def run_steps(
     case = complete(case)
     assert case.steps is not None
     assert case.chunks is not None
-    batch = build_batch(workload, stage)
     parameters = list(stage.parameters())
     layout = tuple((name, tuple(p.shape)) for name, p in stage.named_parameters())
     initial = pack(parameters, parameters)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -71,6 +72,15 @@ class Reference:
         if values is not None:
             self.set(values)
 
+    def at(self, values: Tensor) -> Reference:
+        """Return a copy with its parameters at ``values``; cheaper than building the seed again."""
+        copy = Reference.__new__(Reference)
+        copy.model = deepcopy(self.model)
+        copy.workload = self.workload
+        copy.parameters = list(copy.model.parameters())
+        copy.set(values)
+        return copy
+
     @property
     def sizes(self) -> list[int]:
         """How many values each parameter has, in order."""
@@ -126,12 +136,17 @@ def step_at(
 
     The seed's own values come from a cache: every case's first step is at them.
     """
-    plain = replace(workload, lr=0.0, optimizer="sgd")  # neither changes a gradient
+    plain = gradient_only(workload)
     start = initial(plain)
     if torch.equal(start.values(), values):
         return start, _initial_columns(plain, rows)
-    reference = Reference(plain, values)
+    reference = start.at(values)
     return reference, reference.columns(rows)
+
+
+def gradient_only(workload: Workload) -> Workload:
+    """Return the workload without what changes no gradient, so that cases share references."""
+    return replace(workload, lr=0.0, optimizer="sgd")
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,6 @@ pytest loads this in every project that has the harness installed: nothing here 
 
 from __future__ import annotations
 
-import sys
 import unittest
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from harness.worlds import Outcome
 
 _PARAMETER = "_harness_world"
+_OPENED = pytest.StashKey[bool]()
 
 
 class HarnessWarning(UserWarning):
@@ -72,9 +72,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Close the worlds that tests have opened."""
-    if (api := sys.modules.get("harness.api")) is not None:
-        api.close_worlds()
+    """Close the worlds that this session's tests have opened."""
+    if config.stash.get(_OPENED, False):
+        from harness import session
+
+        session.close_worlds()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -158,7 +160,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 
 
 def _run(item: pytest.Function, spec: WorldSpec) -> tuple[Outcome, list[Finding]]:
-    from harness import api
+    from harness import session
     from harness.judge import judge
     from harness.pytest_plugin.body import pack
     from harness.worlds import Program, WorldError
@@ -166,8 +168,9 @@ def _run(item: pytest.Function, spec: WorldSpec) -> tuple[Outcome, list[Finding]
     seed = int(item.config.getoption("--harness-seed"))
     timeout = float(item.config.getoption("--harness-timeout"))
     program = Program(entry=pack(item), seed=seed)
+    item.config.stash[_OPENED] = True
     try:
-        world = api.shared_world(spec.backend)
+        world = session.shared_world(spec.backend)
         outcome = world.run(program, spec.size, timeout=timeout, echo=_echo)
     except WorldError as error:
         raise pytest.skip.Exception(str(error), _use_item_location=True) from None

@@ -106,12 +106,12 @@ def _pickle(value: Any, modules: list[Any], what: str) -> bytes:
     try:
         return pickle_by_value(value, modules)
     except Exception as error:
-        return pytest.fail(
-            f"{what} cannot be sent to the ranks: it cannot be pickled "
-            f"({type(error).__name__}: {' '.join(str(error).split())}). "
-            "Make it inside the test's body instead.",
-            pytrace=False,
-        )
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return pytest.fail(
+        f"{what} cannot be sent to the ranks: it cannot be pickled ({why}). "
+        "Make it inside the test's body instead.",
+        pytrace=False,
+    )
 
 
 def _is_conftest(plugin: object) -> bool:

@@ -17,7 +17,7 @@ from harness.worlds import Outcome
 class WorldTestError(Failed, AssertionError):
     """A world test failed; its message is the whole report, and no traceback of pytest's own."""
 
-    __module__ = "harness"
+    __module__ = "builtins"  # so that pytest's summary shows no more than the name
 
     def __init__(self, message: str) -> None:
         super().__init__(message, pytrace=False)
@@ -35,7 +35,7 @@ def describe(nodeid: str, spec: WorldSpec, outcome: Outcome, findings: list[Find
     shown = [f for f in findings if f.code != "rank-error" or not set(f.ranks) <= told]
     if not own and not shown:
         own = errors
-    blocks = [_headline(spec, sorted(told) or unfinished)]
+    blocks = [_headline(spec, own, shown, unfinished)]
     blocks += _errors(own)
     blocks += [render_finding(finding) for finding in shown]
     blocks += _skips(outcome)
@@ -43,9 +43,21 @@ def describe(nodeid: str, spec: WorldSpec, outcome: Outcome, findings: list[Find
     return "\n\n".join(blocks)
 
 
-def _headline(spec: WorldSpec, ranks: list[int]) -> str:
-    where = f"world of {spec.size} on {spec.backend}"
-    return f"failed on {_name(ranks)}, in a {where}" if ranks else f"failed in a {where}"
+def _headline(
+    spec: WorldSpec,
+    errors: list[tuple[int, RankError]],
+    findings: list[Finding],
+    unfinished: list[int],
+) -> str:
+    """Say it in one line, which is all that pytest's summary shows."""
+    if errors:
+        ranks, what = [rank for rank, _ in errors], _message(errors[0][1])[0]
+    elif findings:
+        ranks, what = list(findings[0].ranks), f"{findings[0].code}: {findings[0].message}"
+    else:
+        ranks, what = unfinished, "did not finish"
+    who = f"{_name(ranks)} of {spec.size}" if ranks else f"world of {spec.size}"
+    return f"{who} on {spec.backend}: {what}"
 
 
 def _errors(errors: list[tuple[int, RankError]]) -> Iterator[str]:

@@ -50,12 +50,18 @@ def render_finding(finding: Finding, *, color: bool = False, width: int | None =
     lines = [f"{head}: {finding.message}"]
     lines += _columns(finding.operations)
     lines += _evidence(finding.details)
-    lines += _labelled("cause:", finding.cause, paint, width)
+    lines += _labelled("cause:", _cause(finding), paint, width)
     lines += _labelled("help:", finding.help, paint, width)
     lines += _labelled("confirmed on:", ", ".join(finding.confirmed_on), paint, width)
     if finding.case:
         lines.append(f"{paint('name', 'replay:')} harness replay {shlex.quote(finding.case)}")
     return "\n".join(lines)
+
+
+def _cause(finding: Finding) -> str | None:
+    """Return the cause's name with its account, or whichever of them there is."""
+    parts = [part for part in (finding.cause, finding.details.get("why")) if part]
+    return ": ".join(parts) or None
 
 
 def shown_path(file: str) -> str:
@@ -121,7 +127,10 @@ def _evidence(details: dict[str, Any]) -> Iterator[str]:
 
 
 def _block(value: Any, indent: str) -> Iterator[str]:
-    text = value if isinstance(value, str) else "\n".join(str(line) for line in value)
+    here = f"{Path.cwd()}/"
+    text = value
+    if not isinstance(value, str):  # a stack's lines, each beginning with its file
+        text = "\n".join(str(line).removeprefix(here) for line in value)
     yield from (indent + line for line in text.rstrip("\n").splitlines())
 
 
@@ -140,7 +149,7 @@ def _labelled(label: str, text: str | None, paint: _Paint, width: int | None) ->
 
 def _summary(report: Report, paint: _Paint, width: int | None) -> Iterator[str]:
     yield headline(report, paint)
-    if report.error is not None and report.cases.run == 0:
+    if report.cases.run == 0:
         return
     if report.command == "check":
         yield from _labelled("tried:", describe_tried(report.tried), paint, width)

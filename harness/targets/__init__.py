@@ -5,7 +5,14 @@ The command's own process never imports the user's code: files are read as text
 (:mod:`harness.targets.parse`).
 """
 
-from harness.targets.parse import Describe, Description, confirm, describe_in, parse_target
+from harness.targets.parse import (
+    Describe,
+    Description,
+    TargetLike,
+    confirm,
+    describe_in,
+    parse_target,
+)
 from harness.targets.signature import Command, Kind, Signature, TargetError
 from harness.targets.target import Target, from_callable, pickled_build_stage
 
@@ -17,6 +24,7 @@ __all__ = [
     "Signature",
     "Target",
     "TargetError",
+    "TargetLike",
     "confirm",
     "describe_in",
     "from_callable",

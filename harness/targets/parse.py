@@ -19,6 +19,7 @@ from harness.targets.signature import (
 )
 from harness.targets.target import Target, from_callable
 
+TargetLike = str | Callable[..., Any] | Target
 FORMS = "a target is a schedule's name, file.py:function or package.module:function"
 _PLANNED = (
     "interleaved",
@@ -90,7 +91,7 @@ def describe_in(world: Any, target: Target, timeout: float = 60.0) -> Descriptio
 
 
 def parse_target(
-    target: str | Callable[..., Any] | Target,
+    target: TargetLike,
     *,
     for_command: Command,
     describe: Callable[[Target], Description] = describe_on_a_rank,

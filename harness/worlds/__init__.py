@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
 
 from harness.trace import RankError, Trace
 
@@ -100,12 +101,14 @@ class World(Protocol):
         """Leave nothing behind: no process, file or shared memory."""
         ...
 
+    def __enter__(self) -> Self: ...
 
-def backends() -> tuple[str, ...]:
-    """Return the backends that :func:`open_world` knows."""
-    from harness.worlds.backends import BACKENDS
-
-    return tuple(BACKENDS)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None: ...
 
 
 def open_world(backend: str) -> World:

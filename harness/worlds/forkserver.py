@@ -18,7 +18,9 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from harness.warm import warm_torch
 
 REQUEST = struct.Struct("<c")
 REPLY = struct.Struct("<cii")  # kind, pid, exit status
@@ -51,11 +53,7 @@ def preload() -> None:
     import torch.distributed
 
     torch.set_num_threads(1)
-    weight = torch.nn.Parameter(torch.zeros(1))
-    weight.grad = torch.zeros(1)
-    for make in (torch.optim.Adam, torch.optim.SGD):
-        make([weight], lr=0.1).step()  # imports lazily what costs a second
-
+    warm_torch()
     for name in _PRELOADED:
         importlib.import_module(name)
     from harness import instrument
@@ -178,13 +176,33 @@ def _store(fds: list[int]) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _leaving_with(parent: int) -> Iterator[None]:
+    """End this process when ``parent`` ends meanwhile: importing torch takes seconds."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            if os.getppid() != parent:
+                os._exit(1)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
 def main() -> None:
     """Start serving on the socket whose descriptor is the first argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
     parent = int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    preload()
+    with _leaving_with(parent):
+        preload()
     assert threading.active_count() == 1, "a fork keeps only the thread that forks"
     gc.collect()
     gc.freeze()  # ranks share these pages instead of copying them
@@ -193,6 +211,7 @@ def main() -> None:
     control.sendall(REPLY.pack(FORKED, os.getpid(), 0))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ForkServer(control).serve()
+    os._exit(0)  # nothing is left to do, and taking torch down takes a second
 
 
 if __name__ == "__main__":

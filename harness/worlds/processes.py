@@ -67,9 +67,16 @@ class ProcessWorld:
     ) -> Outcome:
         """Run ``program`` on ``world_size`` ranks; WorldError where that cannot be done."""
         self._backend.require(world_size)
-        pickled = dumps(program)
+        try:
+            pickled = dumps(program)
+        except Exception as error:
+            raise WorldError(
+                f"the program cannot be sent to its ranks: {error}; "
+                "leave out of it what cannot be pickled, or give it as file.py:function"
+            ) from None
         server = self.start()
         ranks: list[RankProcess] = []
+        store: StoreProcess | None = None
         started = time.monotonic()
         settle = self._backend.settle_s
         try:
@@ -98,7 +105,7 @@ class ProcessWorld:
                 if rank not in self._idle:
                     rank.kill()
                     rank.close()
-            if not program.init_group and self._server is not None:
+            if store is not None and store is not self._store:
                 store.close()
         self._refill(world_size)
         return Outcome(watch.decoder.trace, watch.outcomes, ending, elapsed, self.name, timeout)

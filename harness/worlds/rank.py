@@ -10,6 +10,7 @@ import pickle
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from datetime import timedelta
@@ -39,10 +40,14 @@ def serve(control_fd: int, ring_fd: int, stacks_fd: int, output_fd: int) -> int:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True, chain=False)
     control, ring = Connection(control_fd), Ring(ring_fd)
     stores = Stores()
+    process = os.getpid()
     while True:
         try:
             job = control.recv()
-            answer, status = run_job(job, ring, stores)
+            # what the recorder keeps (buffered sends) lives until all ranks have finished
+            answer, status, recorder = run_job(job, ring, stores)
+            if os.getpid() != process:
+                return status  # a fork that the program made and let return
             control.send(answer)
             order = control.recv()  # no connection is closed while another rank may need it
             if order == "exit":
@@ -50,9 +55,20 @@ def serve(control_fd: int, ring_fd: int, stacks_fd: int, output_fd: int) -> int:
                 return status
             if dist.is_initialized():
                 dist.destroy_process_group()
+            del recorder
+            if threading.active_count() > 1 or _has_children():
+                return status  # something of the program goes on: not to be used again
             control.send(("idle",))
         except (EOFError, OSError):
             return 0  # the command is gone
+
+
+def _has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _redirect(output_fd: int) -> None:
@@ -62,6 +78,9 @@ def _redirect(output_fd: int) -> None:
     os.dup2(output_fd, 2)
     os.close(null)
     os.close(output_fd)
+
+
+def _open_streams() -> None:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
@@ -84,7 +103,7 @@ class Stores:
         return c10d.PrefixStore(prefix, self._store)
 
 
-def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int]:
+def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int, Recorder | None]:
     """Run one program to its end; return what to tell the command, and an exit status."""
     backend = BACKENDS[job.backend]
     _enter(job, backend)
@@ -108,6 +127,7 @@ def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int]
         result = program.entry(
             RankContext(job.rank, job.world_size, backend.device(job.rank), job.backend)
         )
+        _join_threads()
         backend.finish()
         answer: tuple[Any, ...] = ("finished", pickle.dumps(result), time.monotonic_ns())
     except SystemExit as stop:
@@ -125,7 +145,14 @@ def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int]
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
-    return answer, status
+    return answer, status, recorder
+
+
+def _join_threads() -> None:
+    """Wait for what the program left running, as an ending process does."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
 
 
 def _recorder(program: Program, job: Job, backend: Backend, ring: Ring) -> Recorder:
@@ -140,7 +167,12 @@ def _recorder(program: Program, job: Job, backend: Backend, ring: Ring) -> Recor
 
 
 def _enter(job: Job, backend: Backend) -> None:
-    """Take on the command's environment, folder and import path, and torchrun's variables."""
+    """Take on the command's surroundings and torchrun's variables; nothing of an earlier case."""
+    _open_streams()
+    sys.argv = [""]
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.set_num_threads(1)
     os.environ.clear()
     os.environ.update(backend.environment(job.rank) | job.environment)
     sys.path[:] = job.path
@@ -186,5 +218,8 @@ def describe(error: BaseException, recorder: Recorder | None) -> RankError:
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"exited with status {error.code}"
-    lines = str(error).strip().splitlines()
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = ["its text cannot be printed"]
     return lines[0] if lines else ""

@@ -76,8 +76,14 @@ class RankProcess(Child):
         if not chunks:
             return []
         *lines, self._partial = (self._partial + b"".join(chunks)).split(b"\n")
-        if not self.output_open and self._partial:
-            lines, self._partial = [*lines, self._partial], b""
+        return self._keep(lines)
+
+    def end_line(self) -> str | None:
+        """Return the last line when nothing ended it: no more of it will come."""
+        line, self._partial = self._partial, b""
+        return self._keep([line])[0] if line else None
+
+    def _keep(self, lines: list[bytes]) -> list[str]:
         text = [line.decode(errors="replace") for line in lines]
         self.output = (self.output + "".join(f"{line}\n" for line in text))[-OUTPUT_KEPT:]
         return text

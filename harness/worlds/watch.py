@@ -13,7 +13,7 @@ from harness.checkers.deadlock import find_stuck
 from harness.checkers.standing import standing_faults
 from harness.decode import Decoder
 from harness.frames import Frames
-from harness.trace import Frame, Status
+from harness.trace import Frame, RankError, Status
 from harness.worlds import Echo, Ending, RankOutcome
 from harness.worlds.server import RankProcess, Server
 
@@ -94,10 +94,15 @@ class Watch:
         history = self.decoder.trace.ranks[outcome.rank]
         history.ended_ns = at
         if kind == "finished":
-            outcome.finished, outcome.result = True, pickle.loads(value)
-            history.status = Status.FINISHED
+            try:
+                outcome.finished, outcome.result = True, pickle.loads(value)
+            except Exception as error:  # what it returned is not to be had here
+                outcome.finished, outcome.error = False, _unreadable(error, at)
         else:
             outcome.error = value
+        if outcome.finished:
+            history.status = Status.FINISHED
+        else:
             history.status = Status.RAISED
             self._failed_at = self._failed_at or time.monotonic()
         self._touch()
@@ -175,7 +180,14 @@ class Watch:
         for index, rank in enumerate(self._ranks):
             with suppress(OSError):
                 self.read_output(index)
+            if (line := rank.end_line()) is not None and self._echo is not None:
+                self._echo(index, line)
             self.outcomes[index].output = rank.output
+
+
+def _unreadable(error: Exception, at: int) -> RankError:
+    message = f"the program's result cannot be read back: {type(error).__name__}: {error}"
+    return RankError("ResultError", message, (), at)
 
 
 _LINE = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')

@@ -1,0 +1,194 @@
+"""What the command and the Python functions share: warm worlds, prepared targets, one run.
+
+Worlds stay warm between calls of one process and are closed when it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from harness import options as asked
+from harness.case import Case, UsageError
+from harness.findings import Cases, Finding, Report
+from harness.options import CheckOptions, RunOptions
+from harness.targets import (
+    Command,
+    Description,
+    Target,
+    TargetError,
+    TargetLike,
+    confirm,
+    describe_in,
+    parse_target,
+)
+
+if TYPE_CHECKING:
+    from harness.fuzz import Progress
+    from harness.worlds import Outcome, World
+
+Echo = Callable[[int, str], None]
+
+_worlds: dict[tuple[int, str], World] = {}
+_lock = threading.Lock()
+
+
+def shared_world(backend: str) -> World:
+    """Return this process's warm world of that backend; WorldError when there can be none."""
+    from harness.worlds import open_world
+
+    with _lock:
+        key = (os.getpid(), backend)
+        if key not in _worlds:
+            _worlds[key] = open_world(backend)
+        return _worlds[key]
+
+
+@atexit.register
+def close_worlds() -> None:
+    """Close the warm worlds of this process; the next call opens new ones."""
+    with _lock:
+        mine = [key for key in _worlds if key[0] == os.getpid()]
+        for key in mine:
+            _worlds.pop(key).close()
+
+
+def read_target(target: TargetLike, command: Command, options: CheckOptions | RunOptions) -> Target:
+    """Read what the user named; TargetError or UsageError when the command cannot use it.
+
+    A rank is started only where reading the file cannot tell.
+    """
+    parsed = parse_target(target, for_command=command, describe=_describe(options))
+    if isinstance(options, CheckOptions) and options.policy is not None and parsed.kind == "step":
+        raise UsageError(f"--policy goes with a schedule or plan, and {parsed.text} is a step")
+    return parsed
+
+
+def prepare(target: TargetLike, command: Command, options: CheckOptions | RunOptions) -> Target:
+    """Read a target and, before a campaign, load it on one rank to see that it does load.
+
+    TargetError, with the user's traceback, when it does not.
+    """
+    parsed = read_target(target, command, options)
+    return confirm(parsed, command, _describe(options)) if command == "check" else parsed
+
+
+def _describe(options: CheckOptions | RunOptions) -> Callable[[Target], Description]:
+    def describe(unknown: Target) -> Description:
+        return describe_in(shared_world(options.backend), unknown, options.timeout)
+
+    return describe
+
+
+def check_prepared(
+    target: Target,
+    options: CheckOptions,
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Run a campaign on a target from :func:`prepare`."""
+    world = shared_world(options.backend)  # starts up while the rest is imported
+    from harness.fuzz import Limits, campaign
+
+    endless = options.seconds is not None and options.cases is None
+    limits = Limits(
+        worlds=options.worlds or asked.DEFAULT_WORLDS,
+        chunks=options.chunks or asked.DEFAULT_CHUNKS,
+        cases=1_000_000 if endless else options.cases or asked.DEFAULT_CASES,
+        seconds=options.seconds,
+        timeout=options.timeout,
+        seed=options.seed,
+        policy=options.policy,
+    )
+    report = campaign(target, limits, world, progress=progress)
+    report.strict = options.strict
+    return report
+
+
+def run_prepared(
+    target: Target, world_size: int, options: RunOptions, echo: Echo | None = None
+) -> Report:
+    """Run a program from :func:`prepare` once."""
+    case = Case(
+        target.text,
+        world_size,
+        backend=options.backend,
+        semantics=options.semantics,
+        seed=options.seed,
+        args=options.args,
+    )
+    return run_program(target, case, options.timeout, options.strict, echo)
+
+
+def run_program(
+    target: Target, case: Case, timeout: float, strict: bool, echo: Echo | None = None
+) -> Report:
+    """Run a program's case once, and judge it; TargetError when a rank cannot load it."""
+    world = shared_world(case.backend)  # starts up while the rest is imported
+    from harness.buffering import explain_buffering
+    from harness.judge import judge
+    from harness.targets.entry import ProgramEntry
+    from harness.worlds import Program
+
+    program = Program(
+        entry=ProgramEntry(target, case.args),
+        init_group=target.kind != "script",
+        fresh=True,  # nothing of an earlier run, so that a replay is the same run
+        delay_ms=case.delay,
+        seed=case.seed,
+    )
+    report = _new_report(target, case, "run", strict)
+    started = time.monotonic()
+    try:
+        outcome = world.run(program, case.world, timeout=timeout, echo=echo)
+    except KeyboardInterrupt:
+        report.interrupted = True
+        return report
+    report.elapsed_s = time.monotonic() - started
+    report.interrupted = outcome.ending == "interrupted"
+    _refuse_unloaded(outcome)
+    findings = [
+        explain_buffering(f, program, lambda p: world.run(p, case.world, timeout=timeout))
+        for f in judge(outcome, case)
+    ]
+    return _filed(report, findings, case)
+
+
+def _refuse_unloaded(outcome: Outcome) -> None:
+    for rank in outcome.ranks:
+        if isinstance(rank.result, Description) and rank.result.error is not None:
+            raise TargetError(rank.result.error, rank.result.traceback)
+
+
+def _new_report(
+    target: Target, case: Case, command: Literal["run", "replay"], strict: bool
+) -> Report:
+    semantics = case.semantics or asked.SEMANTICS.get(case.backend, (case.backend,))[0]
+    return Report(target.text, case.backend, (semantics,), command=command, strict=strict)
+
+
+def _filed(report: Report, findings: list[Finding], case: Case) -> Report:
+    report.findings = [f if f.case else f.with_(case=str(case)) for f in findings]
+    failing = int(bool(report.failures))
+    done = int(not report.interrupted)
+    report.cases = Cases(run=done, clean=done - failing if done else 0, failing=failing)
+    return report
+
+
+def check_case(target: Target, case: Case, timeout: float, strict: bool) -> Report:
+    """Run a schedule's case once, and judge it; UsageError when the schedule refuses it."""
+    world = shared_world(case.backend)
+    from harness.fuzz import run_case
+
+    report = _new_report(target, case, "replay", strict)
+    started = time.monotonic()
+    try:
+        findings = run_case(target, case, world, timeout)
+    except KeyboardInterrupt:
+        report.interrupted = True
+        return report
+    report.elapsed_s = time.monotonic() - started
+    return _filed(report, findings, case)

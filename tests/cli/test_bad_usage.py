@@ -1,0 +1,148 @@
+"""Whatever cannot be asked ends in one line that helps, exit status 2 and no traceback of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.worlds import WorldError
+
+# What is given, and words that its line must have: what is wrong, or what to do.
+BAD = {
+    "": "see 'harness --help'",
+    "chek 1f1b": "'check'",
+    "check": "TARGET",
+    "check 1f1b --wrld 2": "--wrld",
+    "check 1f1b --format xml": "'sarif'",
+    "check 1f1c": "did you mean 1f1b?",
+    "check zbv": "not supported yet",
+    "check plan.csv": "not supported yet",
+    "check torch.distributed.pipelining:Schedule1F1B": "not supported yet",
+    "check mine.py:many": "not supported yet",
+    "check nothing.py:step": "there is no file nothing.py",
+    "check mien.py:step": "did you mean mine.py?",
+    "check nowhere/mine.py:step": "there is no folder nowhere",
+    "check mine.py": "names no function",
+    "check mine.py:stp": "did you mean 'step'?",
+    "check mine.py:short": "(stage, comms, batch, chunks)",
+    "check mine.py:program": "harness run",
+    "check broken.py:step": "not Python, line 1",
+    "check no_such_package:step": "no_such_package",
+    "check os.path:join": "cannot be checked",
+    "check mine:nothing": "no function 'nothing'",
+    "check 1f1b -n 0": "--world-size 0 is out of range",
+    "check 1f1b -n -3": "--world-size -3 is out of range",
+    "check 1f1b -n two": "2..6",
+    "check 1f1b -n 65": "1 to 64",
+    "check 1f1b -c 0": "--chunks 0 is out of range",
+    "check 1f1b -c 6..2": "write 2..6",
+    "check 1f1b -c 2,,4": "2..6",
+    "check 1f1b --cases 0": "--cases 0 is too small",
+    "check 1f1b --cases many": "whole number",
+    "check 1f1b --seconds -1": "seconds above 0",
+    "check 1f1b --timeout nan": "seconds above 0",
+    "check 1f1b --timeout inf": "seconds above 0",
+    "check 1f1b --seed x": "whole number",
+    "check 1f1b --backend glo": "did you mean gloo?",
+    "check 1f1b --backend sim": "not available yet",
+    "check 1f1b --semantics buffered": "leave it out",
+    "check 1f1b --policy fast": "async",
+    "check mine.py:step --policy async": "is a step",
+    "check 1f1b -o nowhere/report.json": "no folder nowhere",
+    "check 1f1b -o .": "is a folder",
+    "run script.py": "--world-size",
+    "run 1f1b -n 2": "harness check 1f1b",
+    "run mine.py:step -n 2": "harness check",
+    "run mine.py:program -n 2..4": "give one number",
+    "run broken.py -n 2": "not Python, line 1",
+    "replay 1f1b": "lacks world=N",
+    "replay 1f1b world=four": "world=four",
+    "replay 1f1b world=2 wrld=2": "wrld=2",
+    "replay world=2": "does not begin with a target",
+    "replay 1f1b world=2 chunks=2 backend=sim": "not available yet",
+    "replay 1f1b world=2": "harness check 1f1b",
+    "explain deadlok": "did you mean deadlock?",
+}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("words", BAD)
+def test_bad_usage_is_told_in_one_line_with_exit_status_2(
+    harness: Callable[..., Any], words: str
+) -> None:
+    ended = harness(*words.split())
+    first, *rest = ended.stderr.splitlines()
+    assert ended.status == 2
+    assert ended.stdout == ""
+    assert first.startswith("error: ")
+    assert BAD[words] in first
+    if "broken.py" not in words:  # Python's own pointer into the user's file follows there
+        assert rest == []
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_import_error_of_the_target_shows_the_users_traceback_only(
+    harness: Callable[..., Any],
+) -> None:
+    ended = harness("check", "missing.py:step")
+    first, *rest = ended.stderr.splitlines()
+    assert ended.status == 2
+    assert first == (
+        "error: missing.py fails to load: ModuleNotFoundError: No module named 'no_such_module'"
+    )
+    assert [line for line in rest if line.startswith("  File")] == [
+        f'  File "{Path.cwd() / "missing.py"}", line 1, in <module>'
+    ]
+
+
+def test_a_backend_that_is_missing_is_told_in_one_line(
+    harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(backend: str) -> None:
+        raise WorldError("backend nccl: 4 ranks need 4 GPUs and 0 are visible")
+
+    monkeypatch.setattr("harness.worlds.open_world", refuse)
+    ended = harness("check", "1f1b", "--backend", "nccl")
+    assert (ended.status, ended.stderr.count("\n")) == (2, 1)
+    assert "need 4 GPUs" in ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_output_file_that_may_not_be_written_is_refused(
+    harness: Callable[..., Any], folder: Path
+) -> None:
+    (folder / "report.json").touch(mode=0o400)
+    ended = harness("check", "1f1b", "-o", "report.json")
+    assert ended.status == 2
+    assert "cannot be written (Permission denied)" in ended.stderr
+
+
+def test_nothing_runs_before_all_targets_and_options_are_read(
+    harness: Callable[..., Any], campaign: Any
+) -> None:
+    assert harness("check", "1f1b", "1f1c").status == 2
+    assert harness("check", "1f1b", "-o", "nowhere/report").status == 2
+    assert campaign.targets == []
+
+
+def test_a_fault_of_ours_is_one_line_too(
+    harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise RuntimeError("first\nsecond")
+
+    monkeypatch.setattr("harness.fuzz.campaign", fail)
+    monkeypatch.delenv("HARNESS_DEBUG", raising=False)
+    ended = harness("check", "1f1b")
+    assert ended.status == 2
+    assert ended.stderr == (
+        "error: internal: RuntimeError: first second: please report this "
+        "(HARNESS_DEBUG=1 shows where it arose)\n"
+    )
+    monkeypatch.setenv("HARNESS_DEBUG", "1")
+    assert "in fail" in harness("check", "1f1b").stderr
