@@ -91,7 +91,7 @@ def test_a_shown_cause_is_not_lost_by_shrinking(running: Callable[..., Report]) 
         shown = "scale:3" if (case.chunks or 0) > 2 else "unknown"
         return [finding("gradient-mismatch", 5, shown)] if (case.chunks or 0) > 1 else []
 
-    (found,) = running(verdict, Limits(chunks=(2, 3, 4, 5))).findings
+    (found,) = running(verdict, Limits(chunks=(3, 4, 5))).findings
     assert found.cause == "scale:3"
     assert Case.parse(found.case).chunks == 3
 
