@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.case import Case
 from harness.checkers import deadlock
-from harness.checkers.errors import check_errors, check_timeout, followed_by
+from harness.checkers.errors import check_errors, check_timeout, followed_by, only_dragged
 from harness.checkers.mismatches import check_collectives, check_messages, check_skew
 from harness.checkers.requests import (
     check_buffers,
@@ -49,6 +49,10 @@ def _errors(outcome: Outcome) -> list[Finding]:
         graph_cut = explain_none_gradient(outcome)
         failed = failed if graph_cut is None else [graph_cut]
     stuck = deadlock.check(trace, backend, give_up=outcome.ending == "timeout")
+    if stuck is None and (broken := only_dragged(outcome)):
+        stuck = deadlock.check(deadlock.before_failure(trace, broken), backend, give_up=True)
+        if stuck is not None:
+            failed = []  # the errors are how it ended
     found = [
         *check_collectives(trace),
         *check_messages(trace),

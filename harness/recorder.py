@@ -39,6 +39,7 @@ from harness.frames import Frames
 from harness.handles import Handles
 from pipeline.actions import CURRENT, Action
 
+_SEEN = 4096  # actions known by identity at a time
 WAITED = "__harness_waited__"  # marks an exception that ended a wait
 GIVES_UP, INSIDE = 1, 2  # flags of W
 KINDS = "FBIW"  # flags of C: the place in here, and
@@ -82,6 +83,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._sites: dict[tuple[Any, int], int] = {}
         self._actions: dict[Action, int] = {}
+        self._seen: dict[int, tuple[Action, int]] = {}  # by identity; holds what it names
         self._templates: dict[tuple[Any, ...], int] = {}
         self._threads: dict[int, int] = {}
         self._groups: dict[str, str] = {}
@@ -138,11 +140,13 @@ class Recorder:
         name = group if isinstance(group, str) else group.group_name
         shape, dtype = (None, None) if tensor is None else (tensor.shape, tensor.dtype)
         action = CURRENT.get()
-        place = (None, 0) if frame is None else (frame.f_code, frame.f_lineno)
-        origin = action.origin if frame is None and action is not None else None
+        if frame is not None:
+            place: tuple[Any, int] = (frame.f_code, frame.f_lineno)
+        else:
+            place = (None, self._known(action))
         key = (
-            kind, api, place, origin, name, self._generations.get(name), peer, tag, shape,
-            dtype, numel, root, reduce_op, any_source, splits,
+            kind, api, place, name, self._generations.get(name), peer, tag, shape, dtype,
+            numel, root, reduce_op, any_source, splits,
         )  # fmt: skip
         with self._lock:
             template = self._templates.get(key)
@@ -174,7 +178,7 @@ class Recorder:
             self._next = op + 1
             if self._batch is not None:
                 self._batch.append(op)
-            label = 0 if action is None else self._label(action)
+            label = self._known(action)
             batch = self._batch[0] + 1 if self._batch else 0
             self._event(_POST, time.monotonic_ns(), op, template, label, batch)
         return op
@@ -309,10 +313,20 @@ class Recorder:
             number = self._threads[ident] = len(self._threads)
         return number
 
-    def _label(self, action: Action) -> int:
-        if (label := self._actions.get(action)) is None:
-            label = self._actions[action] = len(self._actions) + 1
-            self._write(("A", 0, label, str(action)))
+    def _known(self, action: Action | None) -> int:
+        """Return the action's label id, 0 for none; a plan's actions are known by identity."""
+        if action is None:
+            return 0
+        seen = self._seen.get(id(action))
+        if seen is not None:
+            return seen[1]
+        with self._lock:
+            if (label := self._actions.get(action)) is None:
+                label = self._actions[action] = len(self._actions) + 1
+                self._write(("A", 0, label, str(action)))
+        if len(self._seen) >= _SEEN:
+            self._seen.clear()
+        self._seen[id(action)] = (action, label)
         return label
 
     def _site(self, frame: FrameType | None, action: Action | None) -> int:

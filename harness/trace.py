@@ -88,6 +88,11 @@ class Op:
         return self.wait_site if self.wait_site is not None else self.site
 
     @property
+    def broken_off(self) -> bool:
+        """Whether its rank was inside the wait for it when that raised."""
+        return self.state is State.FAILED and self.blocked_ns is not None
+
+    @property
     def pending(self) -> bool:
         """Posted and not known to have ended."""
         return self.state in (State.POSTED, State.BLOCKED)

@@ -9,7 +9,8 @@ for ever, however fast or slow the machine is.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.checkers.phrases import join, operation, place, ranks_text, verb
@@ -106,6 +107,23 @@ def check(trace: Trace, backend: str = "gloo", *, give_up: bool = False) -> Find
         return None
     cycle = _shortest_cycle(stuck)
     return _deadlock(trace, stuck, cycle) if cycle else _orphan(trace, stuck)
+
+
+def before_failure(trace: Trace, ranks: Iterable[int]) -> Trace:
+    """Return the trace as it was before the waits of ``ranks`` were broken off.
+
+    A wait that can never end is broken off when the backend's timeout comes, or when the rank
+    it waits for destroys its group or leaves: those ranks count as still waiting.
+    """
+    histories = list(trace.ranks)
+    for rank in ranks:
+        history = histories[rank]
+        broken = [op for op in history.ops.values() if op.broken_off]
+        if broken:
+            op = max(broken, key=lambda op: op.ended_ns or 0)
+            wait = Wait(op, op.blocked_ns or op.posted_ns, thread=0)
+            histories[rank] = replace(history, status=Status.RUNNING, waits={0: wait})
+    return replace(trace, ranks=histories)
 
 
 def _shortest_cycle(stuck: dict[int, Stuck]) -> list[int]:

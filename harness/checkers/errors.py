@@ -38,6 +38,14 @@ def check_errors(outcome: Outcome) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.time_ns)
 
 
+def only_dragged(outcome: Outcome) -> list[int]:
+    """Return the ranks whose waits were broken off, when no rank has failed by itself."""
+    errors = {r.rank: r.error for r in outcome.ranks if r.error is not None}
+    if any(_died(outcome, r) for r in outcome.ranks) or not all(map(_dragged, errors.values())):
+        return []
+    return sorted(errors)
+
+
 def _died(outcome: Outcome, rank: RankOutcome) -> bool:
     return outcome.trace.ranks[rank.rank].status is Status.DIED
 

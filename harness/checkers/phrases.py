@@ -31,7 +31,7 @@ def place(site: Site) -> str:
 
 def operation(op: Op) -> Operation:
     """Return an operation as reports show it, at the line where its rank is."""
-    blocked = op.state is State.BLOCKED
+    blocked = op.state is State.BLOCKED or op.broken_off
     site = op.at if blocked else op.site
     name = op.api if op.blocking or not blocked or op.wait_site is None else f"{op.api}, wait"
     return Operation(
@@ -43,5 +43,5 @@ def operation(op: Op) -> Operation:
         file=site.file,
         line=site.line,
         function=site.function,
-        state=op.state.value,
+        state=State.BLOCKED.value if blocked else op.state.value,
     )

@@ -1,0 +1,178 @@
+"""Ranks that fail: one root cause, one finding, and what follows from it folded in."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.case import Case
+from harness.checkers.errors import check_errors, check_timeout
+from harness.findings import Finding
+from harness.judge import judge
+from harness.trace import Frame, RankError
+from harness.worlds import Ending, Outcome, RankOutcome
+from tests.checkers.builder import FILE, Story
+
+CLOSED = "[tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:22427"
+
+
+def error(
+    text: str,
+    at: int,
+    *,
+    line: int = 1,
+    in_comm: bool = False,
+    refused: bool = False,
+    kind: str = "RuntimeError",
+) -> RankError:
+    frames = (Frame(FILE, line, "step"),)
+    return RankError(kind, text, frames, at, in_comm=in_comm, refused=refused)
+
+
+def outcome(
+    story: Story,
+    errors: dict[int, RankError] | None = None,
+    statuses: dict[int, int] | None = None,
+    ending: Ending = "failed",
+) -> Outcome:
+    ranks = [RankOutcome(rank) for rank in range(story.world_size)]
+    for rank, what in (errors or {}).items():
+        story[rank].raises()
+        ranks[rank].error = what
+    for rank, status in (statuses or {}).items():
+        story[rank].dies()
+        ranks[rank].exit_status = status
+    return Outcome(story.trace(), ranks, ending, 0.1, timeout_s=3)
+
+
+def the(findings: list[Finding]) -> Finding:
+    (finding,) = findings
+    return finding
+
+
+def judged(case: Outcome) -> Finding:
+    return the(judge(case, Case("program", 2)))
+
+
+def test_a_dragged_along_error_is_folded_into_the_death_that_dragged_it() -> None:
+    case = outcome(Story(3), {r: error(CLOSED, 5, in_comm=True) for r in (0, 2)}, {1: -9})
+    finding = the(check_errors(case))
+    assert (finding.code, finding.ranks) == ("rank-death", (1,))
+    assert finding.message == "rank 1 was killed by SIGKILL"
+    assert finding.details["dragged_along"] == [0, 2]
+
+
+def test_a_dragged_along_error_is_folded_into_the_error_that_dragged_it() -> None:
+    errors = {0: error(CLOSED, 1, in_comm=True), 1: error("mine", 9, kind="KeyError")}
+    finding = the(check_errors(outcome(Story(2), errors)))
+    assert (finding.ranks, finding.message) == ((1,), "rank 1 raised KeyError: mine")
+
+
+def test_errors_that_all_look_dragged_along_are_told_rather_than_none() -> None:
+    errors = {0: error(CLOSED, 1, in_comm=True), 1: error(CLOSED, 2, in_comm=True)}
+    assert the(check_errors(outcome(Story(2), errors))).ranks == (0, 1)
+
+
+def test_the_same_words_from_the_program_itself_are_its_own_error() -> None:
+    errors = {0: error("database: connection closed", 1), 1: error("mine", 2, line=7)}
+    findings = check_errors(outcome(Story(2), errors))
+    assert [finding.ranks for finding in findings] == [(0,), (1,)]
+
+
+def test_ranks_that_raise_at_the_same_line_are_one_finding() -> None:
+    errors = {rank: error(f"rank {rank} is unhappy", rank) for rank in range(3)}
+    finding = the(check_errors(outcome(Story(3), errors)))
+    assert (finding.code, finding.ranks) == ("rank-error", (0, 1, 2))
+    assert [op.rank for op in finding.operations] == [0, 1, 2]
+
+
+def test_calls_refused_for_the_same_reason_are_one_finding_at_several_lines() -> None:
+    errors = {
+        rank: error("Tag must be nonnegative", rank, line=rank, in_comm=True, refused=True)
+        for rank in (0, 1)
+    }
+    finding = the(check_errors(outcome(Story(2), errors)))
+    assert (finding.code, finding.ranks) == ("invalid-argument", (0, 1))
+    assert [op.line for op in finding.operations] == [0, 1]
+
+
+def test_of_two_errors_the_first_by_the_clock_is_the_cause() -> None:
+    errors = {0: error("late", 900, line=1), 1: error("early", 100, line=2)}
+    finding = judged(outcome(Story(2), errors))
+    assert finding.message == "rank 1 raised RuntimeError: early"
+    assert finding.details["followed_by"] == ["rank-error: rank 0 raised RuntimeError: late"]
+
+
+def test_a_receive_buffer_too_small_and_the_abort_that_follows_are_one_finding() -> None:
+    story = Story(2)
+    story[0].send(1, shape=(8,))
+    story[0].back()
+    story[1].recv(0, shape=(4,))
+    story[0].finishes()
+    finding = judged(outcome(story, statuses={1: -6}))
+    assert finding.code == "shape-mismatch"
+    assert finding.details["followed_by"] == ["rank-death: rank 1 was killed by SIGABRT"]
+
+
+def test_ranks_that_wait_for_one_that_raised_are_no_findings_of_their_own() -> None:
+    story = Story(3)
+    story[0].barrier()
+    story[1].recv(2)
+    case = outcome(story, {2: error("mine", 9)}, ending="stuck")
+    assert judged(case).ranks == (2,)
+
+
+def test_a_warning_about_the_lines_of_the_cause_is_left_out() -> None:
+    story = Story(2)
+    story[0].drops(story[0].isend(1, line=1))  # never received: an error
+    story[1].recv(0, line=2)
+    case = outcome(story, ending="stuck")
+    assert {finding.code for finding in judge(case, Case("program", 2))} == {"dropped-request"}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(-9, "killed by SIGKILL"), (3, "status 3"), (-64, "signal 64")]
+)
+def test_a_death_says_how(status: int, words: str) -> None:
+    case = outcome(Story(2), statuses={0: status})
+    if words == "signal 64":
+        words = "killed by"  # some systems have a name for it
+    assert words in the(check_errors(case)).message
+
+
+def test_a_death_shows_the_last_operation_and_the_last_output() -> None:
+    story = Story(2)
+    story[0].isend(1, line=4)
+    story[0].recv(1, line=5)
+    case = outcome(story, statuses={0: 1})
+    case.ranks[0].output = "".join(f"line {n}\n" for n in range(9))
+    finding = the(check_errors(case))
+    assert [op.line for op in finding.operations] == [5]
+    assert finding.details["output"] == [f"line {n}" for n in range(4, 9)]
+
+
+def test_an_outcome_without_failures_has_none() -> None:
+    assert check_errors(outcome(Story(2))) == []
+
+
+def test_time_that_ran_out_is_told_with_where_the_ranks_were() -> None:
+    story = Story(3)
+    story[0].barrier(line=3)
+    story[2].finishes()
+    case = outcome(story, ending="timeout")
+    case.ranks[1].stack = (Frame(FILE, 7, "outer"), Frame(FILE, 8, "inner"))
+    finding = the(check_timeout(case))
+    assert (finding.code, finding.ranks) == ("timeout", (0, 1))
+    assert "for 3 s" in finding.message
+    assert [(op.op, op.line) for op in finding.operations] == [("barrier", 3), ("running", 8)]
+    assert finding.details["stacks"]["1"] == [f"{FILE}:7 in outer", f"{FILE}:8 in inner"]
+
+
+@pytest.mark.parametrize("ending", ["finished", "stuck", "failed", "interrupted"])
+def test_only_a_timeout_is_a_timeout(ending: Ending) -> None:
+    assert check_timeout(outcome(Story(2), ending=ending)) == []
+
+
+def test_every_finding_bears_the_case_that_replays_it() -> None:
+    case = Case("program.py:step", 2, seed=7)
+    (finding,) = judge(outcome(Story(2), {0: error("mine", 1)}), case)
+    assert finding.case == str(case)

@@ -1,0 +1,204 @@
+"""What the recorder makes of posts, waits and handles, without any backend."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.recorder import Recorder, activate, active
+from harness.trace import State
+from tests.recorder.sink import Events
+
+
+class Handle:
+    """All that the recorder needs of a ``Work``."""
+
+    def _source_rank(self) -> int:
+        return 2
+
+
+class Group:
+    group_name = "g"
+
+    def size(self) -> int:
+        return 3
+
+
+def recorder() -> tuple[Recorder, Events]:
+    sink = Events()
+    return Recorder(sink, world=3), sink
+
+
+def post(rec: Recorder, kind: str = "send", **more: Any) -> int:
+    # post looks two frames up: past the wrapper that calls it
+    def wrapper() -> int:
+        return rec.post(kind, Group(), **({"peer": 1} | more))
+
+    return wrapper()
+
+
+def letters(sink: Events) -> str:
+    return "".join(event[0] for event in sink.events if event[0] in "PWDFXMK")
+
+
+def fail() -> None:
+    raise RuntimeError("connection closed")
+
+
+def test_what_posts_alike_have_in_common_is_written_once() -> None:
+    rec, sink = recorder()
+    for _ in range(3):
+        post(rec)
+    assert [event[0] for event in sink.events].count("T") == 1
+    post(rec, tag=5)
+    assert [event[0] for event in sink.events].count("T") == 2
+    assert [op.tag for op in sink.history().ops.values()] == [0, 0, 0, 5]
+
+
+def test_a_handle_that_is_waited_for_is_done() -> None:
+    rec, sink = recorder()
+    work = Handle()
+    rec.attach(post(rec), work)
+    assert rec.wait(work, lambda: "result", gives_up=False) == "result"
+    del work
+    rec.flush()
+    assert letters(sink) == "PWD"
+
+
+def test_a_handle_that_is_lost_is_dropped() -> None:
+    rec, sink = recorder()
+    rec.attach(post(rec), Handle())
+    rec.flush()
+    assert letters(sink) == "PX"
+    assert sink.history().ops[0].state is State.DROPPED
+
+
+def test_a_drop_is_written_before_what_comes_after_it() -> None:
+    rec, sink = recorder()
+    rec.attach(post(rec), Handle())
+    post(rec)
+    assert letters(sink) == "PXP"
+    times = [event[1] for event in sink.events if event[0] in "PX"]
+    assert times == sorted(times)
+
+
+def test_a_handle_whose_wait_raised_may_be_lost() -> None:
+    rec, sink = recorder()
+    work = Handle()
+    rec.attach(post(rec), work)
+    with pytest.raises(RuntimeError):
+        rec.wait(work, fail, gives_up=False)
+    del work
+    rec.flush()
+    assert letters(sink) == "PWF"
+
+
+def test_a_handle_whose_future_was_taken_may_be_lost() -> None:
+    rec, sink = recorder()
+    work = Handle()
+    rec.attach(post(rec), work)
+    rec.escape(work)
+    del work
+    rec.flush()
+    assert letters(sink) == "P"
+
+
+def test_a_handle_that_is_known_to_have_ended_may_be_lost() -> None:
+    rec, sink = recorder()
+    work = Handle()
+    rec.attach(post(rec), work)
+    rec.completed(work)
+    rec.wait(work, lambda: None, gives_up=False)  # waiting once more is nothing new
+    del work
+    rec.flush()
+    assert letters(sink) == "PD"
+
+
+def test_a_receive_from_any_source_says_who_sent() -> None:
+    rec, sink = recorder()
+    work = Handle()
+    rec.attach(post(rec, "recv", peer=None, any_source=True), work, any_source=True)
+    rec.completed(work)
+    (op,) = sink.history().ops.values()
+    assert op.source == 2
+
+
+def test_the_operations_of_a_batch_share_a_handle() -> None:
+    rec, sink = recorder()
+    rec.begin_batch()
+    for _ in range(2):
+        rec.attach(post(rec), None)
+    work = Handle()
+    rec.end_batch(work)
+    rec.wait(work, lambda: None, gives_up=False)
+    assert letters(sink) == "PPWWDD"
+    assert [op.batch for op in sink.history().ops.values()] == [0, 0]
+
+
+def test_a_buffered_send_ends_at_once_and_its_handle_is_kept() -> None:
+    sink = Events()
+    rec = Recorder(sink, world=3, buffered=True)
+    work = Handle()
+    rec.attach(post(rec), work, is_send=True)
+    assert rec.wait(work, fail, gives_up=False) is True
+    del work
+    rec.flush()
+    assert letters(sink) == "PD"
+
+
+def test_a_destroyed_group_and_its_namesake_are_two_groups() -> None:
+    rec, sink = recorder()
+    post(rec)
+    rec.destroy(None)
+    post(rec)
+    assert [op.group for op in sink.history().ops.values()] == ["g", "g#2"]
+
+
+def test_threads_are_told_apart_and_counted() -> None:
+    rec, sink = recorder()
+    works = [Handle(), Handle()]
+    for work in works:
+        rec.attach(post(rec), work)
+
+    def wait() -> None:
+        rec.wait(works[1], lambda: None, gives_up=False)
+
+    rec.wait(works[0], lambda: None, gives_up=False)
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    first, second = [event for event in sink.events if event[0] == "W"]
+    assert first[3] != second[3]
+    assert second[5] == first[5] + 1
+
+
+def in_a_fork(act: Callable[[], int]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads: meant
+        pid = os.fork()
+    if pid == 0:
+        os._exit(act())
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_forked_copy_of_a_rank_records_nothing() -> None:
+    rec, sink = recorder()
+    post(rec)
+    activate(rec)
+    try:
+        before = len(sink.events)
+
+        def act() -> int:
+            post(rec)
+            rec.flush()
+            return (len(sink.events) - before) * 10 + (active() is not None)
+
+        assert in_a_fork(act) == 0
+        assert active() is rec
+    finally:
+        activate(None)

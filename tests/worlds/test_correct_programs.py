@@ -1,0 +1,74 @@
+"""Correct programs have no finding, however slow, threaded or unusual they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.worlds import World
+from tests.programs import correct, endings
+from tests.worlds.call import Function
+from tests.worlds.running import assert_clean, findings, run
+
+pytestmark = pytest.mark.gloo
+
+
+def test_much_of_torch_distributed_at_once(gloo: World) -> None:
+    outcome = run(gloo, correct.everything, 3)
+    assert_clean(outcome)
+    for rank in range(3):
+        objects, named, received = outcome.ranks[rank].result
+        assert objects == [{"rank": 0}, {"rank": 1}, {"rank": 2}]
+        assert named == [{"from": 1}]
+        assert received == [float((rank - 1) % 3)] * 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        correct.waits_in_another_order,
+        correct.leader_and_followers,
+        correct.a_thread_sends,
+        correct.both_threads_of_each,
+        correct.a_thread_goes_on_after_the_end,
+        correct.polls_until_it_is_there,
+        correct.takes_the_future,
+        correct.waits_with_a_limit,
+        correct.many_small_messages,
+        correct.makes_its_group_again,
+        endings.exits_with_status_0,
+    ],
+)
+def test_a_correct_program_of_two_ranks_has_no_finding(gloo: World, function: Function) -> None:
+    assert_clean(run(gloo, function))
+
+
+def test_a_rank_that_is_merely_slow_is_not_reported(gloo: World) -> None:
+    assert_clean(run(gloo, endings.slow_rank))
+
+
+def test_a_wait_that_gives_up_is_left_to_give_up(gloo: World) -> None:
+    outcome = run(gloo, correct.waits_with_a_limit)
+    assert outcome.ranks[0].result == "gave up"
+
+
+def test_a_flat_send_into_a_shaped_buffer_is_a_warning_at_most(gloo: World) -> None:
+    outcome = run(gloo, correct.flat_into_shaped)
+    assert outcome.ending == "finished"
+    assert [(f.code, f.severity) for f in findings(outcome)] == [("shape-mismatch", "warning")]
+
+
+def test_messages_from_anyone_are_all_received(gloo: World) -> None:
+    outcome = run(gloo, correct.from_anyone, 3)
+    assert_clean(outcome)
+    assert outcome.ranks[0].result == [1, 2]
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_worlds_of_every_size_run(gloo: World, size: int) -> None:
+    outcome = run(gloo, correct.everyone_counts, size)
+    assert_clean(outcome)
+    assert [rank.result for rank in outcome.ranks] == [sum(range(size))] * size
+
+
+def test_delays_between_operations_change_nothing(gloo: World) -> None:
+    assert_clean(run(gloo, correct.waits_in_another_order, delay_ms=20, seed=3))

@@ -1,0 +1,58 @@
+"""What ranks print is kept apart, complete, and passed on line by line."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.worlds import Outcome, World
+from tests.programs import correct, endings
+from tests.worlds.call import Function
+from tests.worlds.running import run
+
+pytestmark = pytest.mark.gloo
+
+
+def echoed(world: World, function: Function) -> tuple[Outcome, dict[int, list[str]]]:
+    lines: dict[int, list[str]] = {0: [], 1: []}
+    outcome = run(world, function, echo=lambda rank, line: lines[rank].append(line))
+    return outcome, lines
+
+
+def test_every_rank_has_its_own_output(gloo: World) -> None:
+    outcome = run(gloo, endings.prints_to_both)
+    for rank in (0, 1):
+        said = {f"out {rank}", f"err {rank}", f"raw {rank}"}
+        assert set(outcome.ranks[rank].output.splitlines()) == said
+
+
+def test_a_last_line_that_nothing_ends_is_not_lost(gloo: World) -> None:
+    outcome, lines = echoed(gloo, endings.prints_a_partial_line)
+    assert lines == {rank: [f"whole {rank}", f"partial {rank}"] for rank in (0, 1)}
+    assert outcome.ranks[1].output == "whole 1\npartial 1\n"
+
+
+def test_a_last_line_does_not_run_into_the_next_case(gloo: World) -> None:
+    run(gloo, endings.prints_a_partial_line)
+    outcome, lines = echoed(gloo, correct.everyone_counts)
+    assert lines == {0: [], 1: []}
+    assert [rank.output for rank in outcome.ranks] == ["", ""]
+
+
+def test_bytes_that_are_no_utf8_are_shown_as_such(gloo: World) -> None:
+    assert (
+        run(gloo, endings.prints_invalid_utf8).ranks[0].output == "caf\N{REPLACEMENT CHARACTER}\n"
+    )
+
+
+def test_a_megabyte_is_passed_on_whole_and_its_end_is_kept(gloo: World) -> None:
+    outcome, lines = echoed(gloo, endings.prints_a_megabyte)
+    for rank in (0, 1):
+        assert lines[rank] == [f"{rank} {number:060d}" for number in range(16_384)]
+        kept = outcome.ranks[rank].output
+        assert len(kept) <= 64 * 1024
+        assert kept.endswith(f"{rank} {16_383:060d}\n")
+
+
+def test_the_output_of_a_rank_that_dies_is_kept(gloo: World) -> None:
+    outcome = run(gloo, endings.starts_a_child_and_dies)
+    assert all(rank.output.strip().isdigit() for rank in outcome.ranks)
