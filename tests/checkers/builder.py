@@ -18,6 +18,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.checkers.deadlock import find_stuck
 from harness.decode import Decoder, Event
 from harness.recorder import GIVES_UP, INSIDE
 from harness.trace import Status, Trace
@@ -196,3 +197,7 @@ class Rank:
     def _ends(self, status: Status) -> None:
         self._story.now += 1000
         self._story.statuses[self.number] = (status, self._story.now)
+
+
+def stuck(story: Story, backend: str = "gloo") -> list[int]:
+    return sorted(find_stuck(story.trace(), backend))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.checkers.builder import Story
+from tests.checkers.builder import Story, stuck
 
 
 def missing(kind: str, absent: int, *, root: int = 0, world: int = 4) -> list[int]:

@@ -6,11 +6,7 @@ import pytest
 
 from harness.checkers.deadlock import check, find_stuck
 from harness.findings import Finding
-from tests.checkers.builder import Story
-
-
-def stuck(story: Story, backend: str = "gloo") -> list[int]:
-    return sorted(find_stuck(story.trace(), backend))
+from tests.checkers.builder import Story, stuck
 
 
 def found(story: Story) -> Finding:
