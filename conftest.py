@@ -50,7 +50,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrized = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "backend" not in metafunc.fixturenames or "backend" in parametrized:
         return
-    marks = {"gloo": [pytest.mark.gloo], "nccl": [pytest.mark.nccl]}
+    marks = {"gloo": [pytest.mark.gloo], "nccl": [pytest.mark.nccl(gpus=2)]}
     chosen = metafunc.config.getoption("--backend") or ["gloo"]
     worlds = [pytest.param(world, marks=marks.get(world, [])) for world in dict.fromkeys(chosen)]
     metafunc.parametrize("backend", worlds, indirect=True)
