@@ -27,3 +27,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'harness' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Name what is imported on first use too."""
+    return sorted({*globals(), *__all__})

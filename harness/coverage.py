@@ -40,5 +40,4 @@ class Coverage:
             "policy": values("policy"),
             "compared": sum(result.compared for result in self.results),
             "bitwise": sum(result.bitwise for result in self.results),
-            "without_loss": sum(result.compared and not result.losses for result in self.results),
         }

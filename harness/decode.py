@@ -11,6 +11,7 @@ from harness.recorder import GIVES_UP, INSIDE, KINDS, REQUIRES_GRAD
 from harness.trace import UNKNOWN_SITE, Compute, Group, Op, RankTrace, Site, State, Trace, Wait
 
 Event = tuple[Any, ...]
+_OF_AN_OPERATION = "WDFXM"
 
 
 @dataclass(slots=True)
@@ -42,6 +43,8 @@ class Decoder:
             "M": self._modified,
             "C": self._computed,
             "K": self._destroyed,
+            "U": self._unusual,
+            "Q": self._unseen,
         }
 
     def feed(self, events: Iterable[tuple[int, Event]]) -> None:
@@ -49,7 +52,12 @@ class Decoder:
         for rank, event in events:
             history = self.trace.ranks[rank]
             history.last_ns = max(history.last_ns, event[1])
+            if event[0] in _OF_AN_OPERATION and event[2] not in history.ops:
+                continue  # of one that is not followed
             self._handlers[event[0]](history, event)
+        for op in self.matcher.forgotten:
+            self.trace.ranks[op.rank].ops.pop(op.id, None)
+        self.matcher.forgotten.clear()
 
     def _site(self, rank: int, site: int) -> Site:
         return self._definitions[rank].sites.get(site, UNKNOWN_SITE)
@@ -68,6 +76,7 @@ class Decoder:
     def _group_seen(self, history: RankTrace, event: Event) -> None:
         _, _, name, ranks = event
         self.trace.groups.setdefault(name, Group(name, ranks))
+        self.matcher.introduce(name, len(ranks))
 
     def _posted(self, history: RankTrace, event: Event) -> None:
         _, at, id_, template, action, batch, _ = event
@@ -95,6 +104,8 @@ class Decoder:
             any_source=any_,
             splits=splits,
         )
+        if self.trace.unproven is not None or (op.is_collective and group in self.trace.opaque):
+            return
         history.ops[id_] = op
         self.matcher.post(op)
 
@@ -114,6 +125,7 @@ class Decoder:
         if op.any_source and source:
             ranks = self.trace.groups[op.group].ranks
             self.matcher.resolve(op, ranks[source - 1] if source <= len(ranks) else source - 1)
+        self.matcher.ended(op)
 
     def _failed(self, history: RankTrace, event: Event) -> None:
         _, at, id_, thread = event[:4]
@@ -121,13 +133,16 @@ class Decoder:
         was_waited_for = op.state is State.BLOCKED
         history.waits.pop(thread, None)
         op.state, op.ended_ns = State.FAILED, at
-        if not was_waited_for:
+        if was_waited_for:
+            self.matcher.ended(op)
+        else:
             self.matcher.refuse(op)
 
     def _dropped(self, history: RankTrace, event: Event) -> None:
         op = history.ops[event[2]]
         op.state, op.ended_ns = State.DROPPED, event[1]
         self.matcher.withdraw(op)
+        self.matcher.ended(op)
 
     def _modified(self, history: RankTrace, event: Event) -> None:
         history.ops[event[2]].overwritten = True
@@ -150,3 +165,25 @@ class Decoder:
     def _destroyed(self, history: RankTrace, event: Event) -> None:
         _, at, name, site = event
         history.destroyed.append((name, at, self._site(history.rank, site)))
+
+    def _unusual(self, history: RankTrace, event: Event) -> None:
+        """Forget every operation: whom a peer's number means is not known here."""
+        self.trace.unproven = event[2]
+        for each in self.trace.ranks:
+            each.ops.clear()
+            each.waits.clear()
+        self.trace.matcher = self.matcher = Matcher()
+
+    def _unseen(self, history: RankTrace, event: Event) -> None:
+        """Forget the group's collectives: their numbers are not the backend's any more."""
+        group = event[2]
+        self.trace.opaque.add(group)
+        for each in self.trace.ranks:
+            for op in [op for op in each.ops.values() if op.is_collective and op.group == group]:
+                del each.ops[op.id]
+            for thread, wait in list(each.waits.items()):
+                if wait.op.is_collective and wait.op.group == group:
+                    del each.waits[thread]
+        meetings = self.matcher.meetings
+        for meeting in [meeting for meeting in meetings if meeting[0] == group]:
+            del meetings[meeting]

@@ -18,7 +18,6 @@ EXPLAIN_NUMBERS = frozenset(
     {
         "shape-mismatch",
         "dtype-mismatch",
-        "message-swap",
         "unreceived-message",
         "buffer-overwrite",
         "early-read",
@@ -41,7 +40,6 @@ class CaseResult:
     refused: str | None = None  # the target's own message
     compared: bool = False
     bitwise: bool = False
-    losses: int = 0  # how many steps' losses were compared
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -95,9 +93,8 @@ def verdict_on(target: Target, case: Case, outcome: Outcome) -> CaseResult:
     return CaseResult(
         case,
         tuple(f if f.case else f.with_(case=line) for f in found),
-        compared=verdict is not None,
-        bitwise=verdict is not None and verdict.bitwise,
-        losses=0 if verdict is None else verdict.losses,
+        compared=verdict is not None and verdict.compared,
+        bitwise=verdict is not None and verdict.compared and verdict.bitwise,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import sysconfig
 from pathlib import Path
@@ -11,8 +12,11 @@ from types import CodeType, FrameType
 def _internal_folders() -> tuple[str, ...]:
     ours = Path(__file__).resolve().parent
     folders = [str(ours), str(ours.parent / "pipeline"), sysconfig.get_path("stdlib")]
-    if (torch := sys.modules.get("torch")) is not None and torch.__file__:
-        folders.append(str(Path(torch.__file__).parent))
+    # The command has not imported torch, and reads the ranks' stacks all the same.
+    torch = sys.modules.get("torch") or importlib.util.find_spec("torch")
+    file = getattr(torch, "__file__", None) or getattr(torch, "origin", None)
+    if file:
+        folders.append(str(Path(file).parent))
     return tuple(folder + "/" for folder in folders)
 
 

@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
-from harness.buffering import explain_buffering
+from harness.buffering import LIMIT_S, explain_buffering
 from harness.case import Case
 from harness.coverage import Coverage
 from harness.execute import CaseResult, RefusedError, execute, program_of, run_case
 from harness.findings import Finding, Report
+from harness.options import DEFAULT_CHUNKS, DEFAULT_WORLDS
 from harness.roots import Root
 from harness.shrink import shrink
-from harness.strategies import DEFAULT_CHUNKS, DEFAULT_WORLDS, DELAYS, cases, corners
+from harness.strategies import DELAYS, cases, corners
 from harness.targets import Target
-from harness.worlds import World
+from harness.worlds import World, WorldError
 
 __all__ = ["CaseResult", "Limits", "Progress", "RefusedError", "campaign", "execute", "run_case"]
 
-SHRINK_TRIES = 80  # cases run to make one failure smaller
+SHRINK_TRIES = {"error": 80, "warning": 6}  # cases run to make one finding smaller
 SHRINK_SECONDS = 60.0
 CONFIRMATIONS = 3  # fresh runs of a failure that did not repeat at once
 DRAWN_AT_ONCE = 40
@@ -64,14 +65,18 @@ def campaign(
 
     The same seed gives the same cases. A failure is shrunk, run again on fresh ranks, and looked
     past: the other cases go on, for other causes. On Ctrl-C the report so far is returned, with
-    ``interrupted`` set. WorldError where the world cannot run, TargetError where the target
-    cannot be loaded.
+    ``interrupted`` set; where the world fails for good in the middle, likewise, with ``error``.
+    WorldError where the world cannot run at all, TargetError where the target cannot be loaded.
     """
     run = _Campaign(target, limits, world, progress)
     try:
         run.go()
     except KeyboardInterrupt:
         run.report.interrupted = True
+    except WorldError as error:
+        if not run.report.cases.run:
+            raise
+        run.report.error = f"{error} (after {run.report.cases.run} cases)"
     return run.finished()
 
 
@@ -116,7 +121,8 @@ class _Campaign:
         report.elapsed_s = time.monotonic() - self.started
         report.tried = self.coverage.tried() | {"seed": self.limits.seed}
         counts = report.cases
-        if counts.run and counts.refused == counts.run and not report.findings:
+        refused_all = counts.run > 0 and counts.refused == counts.run
+        if refused_all and not report.findings and report.error is None:
             message = next(iter(report.refusals))
             report.error = f"{self.target.text} refuses every shape that was tried: {message}"
         return report
@@ -135,23 +141,36 @@ class _Campaign:
 
     def _run(self, case: Case) -> CaseResult:
         if case not in self.results:
-            self.results[case] = execute(self.target, case, self.world, self.limits.timeout)
+            self.results[case] = self._execute(case)
         return self.results[case]
+
+    def _execute(self, case: Case, *, fresh: bool = False) -> CaseResult:
+        """Run a case, once more where the world failed: the next run starts a new one."""
+        for last in (False, True):
+            try:
+                return execute(self.target, case, self.world, self.limits.timeout, fresh=fresh)
+            except WorldError:
+                if last:
+                    raise
+        raise AssertionError("a case either runs or raises")
 
     def _look_at(self, case: Case, finding: Finding) -> None:
         """Shrink and keep a finding, unless its root cause is known."""
         root = Root.of(finding)
-        for known in self.roots:
-            if known.same(root):
-                known.merge(root)
-                return
+        if any(known.same(root) for known in self.roots):
+            return
         self.roots.append(root)
         place = len(self.report.findings)
         self.report.findings.append(finding.with_(case=str(case)))
-        smallest = self._shrunk(case, root)
+        smallest = self._shrunk(case, root, SHRINK_TRIES[finding.severity])
         small = self._matching(self.results[smallest], root) or finding
         self.report.findings[place] = small.with_(case=str(smallest))
         confirmed = self._confirmed(case, finding, smallest, small, root)
+        if confirmed is None:
+            if finding.severity == "warning":  # a passing matter of timing: nothing to tell
+                del self.report.findings[place]
+                return
+            confirmed = unrepeated(finding.with_(case=str(case)))
         self.report.findings[place] = confirmed
         if self._time_left() <= 0:
             return
@@ -159,11 +178,13 @@ class _Campaign:
         self.report.findings[place] = explain_buffering(
             confirmed,
             program_of(self.target, again, fresh=True),
-            lambda program: self.world.run(program, again.world, timeout=self.limits.timeout),
+            lambda program: self.world.run(
+                program, again.world, timeout=self.limits.timeout, limit=LIMIT_S
+            ),
         )
 
-    def _shrunk(self, case: Case, root: Root) -> Case:
-        tries, until = SHRINK_TRIES, time.monotonic() + SHRINK_SECONDS
+    def _shrunk(self, case: Case, root: Root, tries: int) -> Case:
+        until = time.monotonic() + SHRINK_SECONDS
         chunks = self.limits.chunks
 
         def fails(candidate: Case) -> bool:
@@ -188,13 +209,16 @@ class _Campaign:
 
     def _confirmed(
         self, case: Case, finding: Finding, smallest: Case, small: Finding, root: Root
-    ) -> Finding:
-        """Run the smallest case again on fresh ranks, else the one it came from."""
+    ) -> Finding | None:
+        """Run the smallest case again on fresh ranks, else the one it came from.
+
+        None when neither shows it again.
+        """
         for again, told in dict.fromkeys(((smallest, 0), (case, 1))):
             shown = (small if told == 0 else finding).with_(case=str(again))
             times, runs = 0, 0
             while runs < CONFIRMATIONS and not (times and times == runs):
-                fresh = execute(self.target, again, self.world, self.limits.timeout, fresh=True)
+                fresh = self._execute(again, fresh=True)
                 times += self._matching(fresh, root) is not None
                 runs += 1
                 if self._time_left() <= 0:
@@ -204,7 +228,7 @@ class _Campaign:
             if times:
                 details = shown.details | {"repeated": f"{times} of {runs} fresh runs"}
                 return shown.with_(confirmed_on=(self.world.name,), details=details)
-        return unrepeated(finding.with_(case=str(case)))
+        return None
 
 
 def unrepeated(finding: Finding) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
+import zlib
 from collections import deque
 from typing import Any
 
@@ -11,18 +12,24 @@ from typing import Any
 class Handle(weakref.ref[Any]):  # one object instead of a reference, a closure and a record
     """A posted operation, or a batch of them, whose ``Work`` the program still holds."""
 
-    __slots__ = ("any_source", "escaped", "key", "ops", "tensor", "version")
+    __slots__ = (
+        "any_source", "checksum", "escaped", "gives_up", "key", "ops", "tensor", "version"
+    )  # fmt: skip
     ops: tuple[int, ...]
     key: int
     tensor: Any
     version: int | None
+    checksum: int | None  # of a part of a storage, whose counter others move too
     any_source: bool
+    gives_up: bool  # a wait for it ends by itself before long
     escaped: bool  # its future was taken: completion is the program's business
 
     @property
     def changed(self) -> bool:
         """Whether the tensor was modified since the operation was posted."""
-        return self.version is not None and self.tensor._version != self.version
+        if self.version is None or self.tensor._version == self.version:
+            return False
+        return self.checksum is None or _checksum(self.tensor) != self.checksum
 
 
 class Handles:
@@ -30,13 +37,24 @@ class Handles:
 
     def __init__(self) -> None:
         self.dropped: deque[tuple[int, tuple[int, ...]]] = deque()  # when, which operations
+        self.escaped = 0  # how many may go on in a callback, on a thread of the backend's
         self._held: dict[int, Handle] = {}
 
-    def follow(self, ops: tuple[int, ...], work: Any, tensor: Any, any_source: bool) -> None:
+    def follow(
+        self,
+        ops: tuple[int, ...],
+        work: Any,
+        tensor: Any = None,
+        *,
+        any_source: bool = False,
+        is_send: bool = False,
+        gives_up: bool = False,
+    ) -> None:
         """Follow ``work``, the handle of ``ops``; ``tensor`` is watched for modifications."""
         handle = Handle(work, self._on_drop)
         handle.ops, handle.key, handle.tensor = ops, id(work), tensor
-        handle.version, handle.any_source, handle.escaped = _version(tensor), any_source, False
+        handle.any_source, handle.gives_up, handle.escaped = any_source, gives_up, False
+        handle.version, handle.checksum = _watch(tensor, is_send)
         self._held[handle.key] = handle
 
     def _on_drop(self, handle: Any) -> None:
@@ -51,14 +69,44 @@ class Handles:
         """Return the handle of ``work`` if it is followed."""
         return self._held.get(id(work))
 
+    def escape(self, work: Any) -> None:
+        """Note that the future of ``work`` was taken."""
+        handle = self._held.get(id(work))
+        if handle is not None and not handle.escaped:
+            handle.escaped = True
+            self.escaped += 1
+
     def end(self, work: Any) -> Handle | None:
         """Follow ``work`` no longer: it has ended."""
         return self._held.pop(id(work), None)
 
 
-def _version(tensor: Any) -> int | None:
-    """Return the tensor's modification counter; None where torch keeps none."""
+_CHECKED_BYTES = 1 << 20  # a larger part of a storage is not watched
+
+
+def _watch(tensor: Any, is_send: bool) -> tuple[int | None, int | None]:
+    """Return the tensor's modification counter, and a checksum where that is shared.
+
+    None where it cannot be told: an inference tensor keeps no counter, and a part of a larger
+    storage shares it with the rest, into which another receive may be on its way.
+    """
+    if tensor is None:
+        return None, None
     try:
-        return None if tensor is None else int(tensor._version)
-    except RuntimeError:  # an inference tensor
-        return None
+        version = int(tensor._version)
+    except RuntimeError:
+        return None, None
+    size = tensor.numel() * tensor.element_size()
+    if tensor.untyped_storage().nbytes() == size:
+        return version, None
+    if not is_send or size > _CHECKED_BYTES or tensor.device.type != "cpu":
+        return None, None
+    return version, _checksum(tensor)
+
+
+def _checksum(tensor: Any) -> int:
+    """Return a checksum of the tensor's own bytes."""
+    import torch
+
+    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    return zlib.crc32(flat.numpy())

@@ -4,318 +4,40 @@ Everything that ``torch.distributed`` communicates goes through methods of ``Pro
 ends in methods of ``Work``; those are wrapped, once per process, and cost nothing while no
 recorder is active. Programs need no change, whatever they imported under whichever name.
 Collectives that torch issues from C++ (DDP's reducer, functional collectives) are not seen:
-a rank inside one counts as running, so nothing is ever concluded from it.
+the backend's own count tells that there was one, and then nothing is concluded from the
+collectives of that group.
 """
 
 from __future__ import annotations
 
-import functools
+import _thread
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 from torch.distributed import distributed_c10d as c10d
 
-from harness import recorder as recording
-from harness.recorder import Recorder
-
-Wrapper = Callable[..., Any]
-
-# method → the name a user knows it by, and which argument holds the tensors that all ranks
-# must agree on in element count (None: none does)
-_COLLECTIVES: dict[str, tuple[str, int | None]] = {
-    "broadcast": ("broadcast", 0),
-    "allreduce": ("all_reduce", 0),
-    "allreduce_coalesced": ("all_reduce_coalesced", 0),
-    "reduce": ("reduce", 0),
-    "allgather": ("all_gather", 1),
-    "_allgather_base": ("all_gather_into_tensor", 1),
-    "all_gather_single": ("all_gather_into_tensor", 1),
-    "allgather_coalesced": ("all_gather_coalesced", 1),
-    "allgather_into_tensor_coalesced": ("all_gather_into_tensor_coalesced", 1),
-    "all_gather_single_coalesced": ("all_gather_into_tensor_coalesced", 1),
-    "gather": ("gather", 1),
-    "scatter": ("scatter", 0),
-    "reduce_scatter": ("reduce_scatter", 0),
-    "_reduce_scatter_base": ("reduce_scatter_tensor", 0),
-    "reduce_scatter_single": ("reduce_scatter_tensor", 0),
-    "reduce_scatter_tensor_coalesced": ("reduce_scatter_tensor_coalesced", 0),
-    "reduce_scatter_single_coalesced": ("reduce_scatter_tensor_coalesced", 0),
-    "alltoall": ("all_to_all", 1),
-    "alltoall_base": ("all_to_all_single", 1),
-    "all_to_all_single": ("all_to_all_single", 1),
-    "barrier": ("barrier", None),
-}
-_ESCAPES = ("get_future", "get_future_result", "synchronize", "block_current_stream", "boxed")
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, Iterable):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
-
-
-def _first(args: Sequence[Any], attribute: str) -> Any:
-    for arg in args:
-        if hasattr(arg, attribute):
-            return getattr(arg, attribute)
-    return None
-
-
-def _send(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def send(group: Any, tensors: Any, dst: int, tag: int = 0) -> Any:
-        recorder = recording.active()
-        if recorder is None:
-            return original(group, tensors, dst, tag)
-        if recorder.buffered:
-            tensors = [tensor.detach().clone() for tensor in tensors]
-        op = recorder.post("send", group, tensors[0], peer=int(dst), tag=int(tag))
-        work = _posting(recorder, op, original, group, tensors, dst, tag)
-        recorder.attach(op, work, tensors[0], is_send=True)
-        return work
-
-    return send
-
-
-def _recv(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def recv(group: Any, tensors: Any, src: int, tag: int = 0) -> Any:
-        recorder = recording.active()
-        if recorder is None:
-            return original(group, tensors, src, tag)
-        op = recorder.post("recv", group, tensors[0], peer=int(src), tag=int(tag))
-        work = _posting(recorder, op, original, group, tensors, src, tag)
-        recorder.attach(op, work, tensors[0])
-        return work
-
-    return recv
-
-
-def _recv_anysource(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def recv_anysource(group: Any, tensors: Any, tag: int = 0) -> Any:
-        recorder = recording.active()
-        if recorder is None:
-            return original(group, tensors, tag)
-        op = recorder.post("recv", group, tensors[0], tag=int(tag), any_source=True)
-        work = _posting(recorder, op, original, group, tensors, tag)
-        recorder.attach(op, work, tensors[0], any_source=True)
-        return work
-
-    return recv_anysource
-
-
-def _posting(recorder: Recorder, op: int, original: Wrapper, *args: Any, **kwargs: Any) -> Any:
-    try:
-        return original(*args, **kwargs)
-    except BaseException:
-        recorder.failed(op)
-        raise
-
-
-def _collective(method: str, original: Wrapper) -> Wrapper:
-    kind, agreeing = _COLLECTIVES[method]
-
-    @functools.wraps(original)
-    def collective(group: Any, *args: Any, **kwargs: Any) -> Any:
-        recorder = recording.active()
-        if recorder is None:
-            return original(group, *args, **kwargs)
-        everything = (*args, *kwargs.values())
-        reduce_op = _first(everything, "reduceOp")
-        held = _tensors(args[agreeing]) if agreeing is not None and len(args) > agreeing else []
-        root = _first(everything, "rootRank")
-        op = recorder.post(
-            kind,
-            group,
-            held[0] if held else None,
-            numel=sum(tensor.numel() for tensor in held),
-            root=None if root is None else int(root),
-            reduce_op=None if reduce_op is None else getattr(reduce_op, "op", reduce_op).name,
-            splits=_may_differ(kind, args),
-        )
-        work = _posting(recorder, op, original, group, *args, **kwargs)
-        recorder.attach(op, work)
-        return work
-
-    return collective
-
-
-def _may_differ(kind: str, args: Sequence[Any]) -> bool:
-    """Whether the ranks' element counts may rightly differ in this call."""
-    if kind == "all_to_all":
-        return True
-    if kind == "all_to_all_single":
-        return any(isinstance(arg, (list, tuple)) and len(arg) > 0 for arg in args[2:4])
-    if kind == "all_gather":
-        return len({tensor.numel() for tensor in _tensors(args[0])}) > 1
-    return False
-
-
-def _monitored_barrier(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def monitored_barrier(group: Any, *args: Any, **kwargs: Any) -> Any:
-        recorder = recording.active()
-        if recorder is None:
-            return original(group, *args, **kwargs)
-        op = recorder.post("monitored_barrier", group)
-        return _inside(recorder, op, lambda: original(group, *args, **kwargs), gives_up=True)
-
-    return monitored_barrier
-
-
-def _inside(recorder: Recorder, op: int, call: Callable[[], Any], *, gives_up: bool = False) -> Any:
-    """Run a call that blocks by itself, as the wait for ``op``."""
-    recorder.block((op,), gives_up=gives_up, inside=True)
-    result = _posting(recorder, op, call)
-    recorder.done(op)
-    return result
-
-
-def _wait(original: Wrapper) -> Wrapper:
-    def call(recorder: Recorder, work: Any, args: Any, kwargs: Any) -> Any:
-        result = original(work, *args, **kwargs)
-        if recorder.host_blocking:  # a wait that only orders streams: make it end here
-            while not _is_completed(work):
-                time.sleep(0.0005)
-        return result
-
-    @functools.wraps(original)
-    def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-        recorder = recording.active()
-        if recorder is None:
-            return original(work, *args, **kwargs)
-        if not args and not kwargs and not recorder.host_blocking:
-            return recorder.wait(work, original, work, gives_up=False)
-        gives_up = any(bool(value) for value in (*args, *kwargs.values()))
-        return recorder.wait(work, call, recorder, work, args, kwargs, gives_up=gives_up)
-
-    return wait
-
-
-_is_completed: Wrapper = Work.is_completed
-
-
-def _polled(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def is_completed(work: Any) -> bool:
-        completed = bool(original(work))
-        if completed and (recorder := recording.active()) is not None:
-            recorder.completed(work)
-        return completed
-
-    return is_completed
-
-
-def _escaping(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def escape(work: Any, *args: Any, **kwargs: Any) -> Any:
-        if (recorder := recording.active()) is not None:
-            recorder.escape(work)
-        return original(work, *args, **kwargs)
-
-    return escape
-
-
-def _start_coalescing(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def start(group: Any, *args: Any, **kwargs: Any) -> Any:
-        if (recorder := recording.active()) is not None:
-            recorder.begin_batch()
-        return original(group, *args, **kwargs)
-
-    return start
-
-
-def _end_coalescing(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def end(group: Any, *args: Any, **kwargs: Any) -> Any:
-        work = original(group, *args, **kwargs)
-        if (recorder := recording.active()) is not None:
-            recorder.end_batch(work)
-        return work
-
-    return end
-
-
-def _init_process_group(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> Any:
-        recorder = recording.active()
-        if recorder is None:
-            return original(*args, **kwargs)
-        op = recorder.post("init_process_group", "init")
-        return _inside(recorder, op, lambda: original(*args, **kwargs))
-
-    return init_process_group
-
-
-def _new_group(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def new_group(*args: Any, **kwargs: Any) -> Any:
-        recorder = recording.active()
-        if recorder is None or kwargs.get("use_local_synchronization"):
-            return original(*args, **kwargs)
-        op = recorder.post("new_group", "new_group")
-        return _inside(recorder, op, lambda: original(*args, **kwargs))
-
-    return new_group
-
-
-def _destroy_process_group(original: Wrapper) -> Wrapper:
-    @functools.wraps(original)
-    def destroy_process_group(group: Any = None) -> Any:
-        if (recorder := recording.active()) is not None:
-            whole = group is None or group == dist.group.WORLD
-            recorder.destroy(None if whole else str(group.group_name))
-        return original(group)
-
-    return destroy_process_group
-
-
-def _everywhere(name: str, original: Any, wrapper: Any) -> None:
-    """Replace a function of ``torch.distributed`` wherever torch itself holds it."""
-    for module_name, module in list(sys.modules.items()):
-        if module_name.startswith("torch.") and getattr(module, name, None) is original:
-            setattr(module, name, wrapper)
-
+from harness import wrappers
 
 _originals: list[tuple[Any, str, Any]] = []
+_OWNERS: tuple[tuple[Any, Mapping[str, wrappers.Wrap]], ...] = (
+    (ProcessGroup, wrappers.PROCESS_GROUP),
+    (Work, wrappers.WORK),
+    (_thread, wrappers.THREAD),
+)
 
 
 def install() -> None:
     """Wrap ``torch.distributed`` in this process; :func:`uninstall` takes it back."""
     if _originals:
         return
-    group_methods: dict[str, Callable[[Wrapper], Wrapper]] = {
-        "send": _send,
-        "recv": _recv,
-        "recv_anysource": _recv_anysource,
-        "monitored_barrier": _monitored_barrier,
-        "_start_coalescing": _start_coalescing,
-        "_end_coalescing": _end_coalescing,
-    }
-    for method in _COLLECTIVES:
-        group_methods[method] = functools.partial(_collective, method)
-    work_methods = {"wait": _wait, "is_completed": _polled} | dict.fromkeys(_ESCAPES, _escaping)
-    for owner, methods in ((ProcessGroup, group_methods), (Work, work_methods)):
+    for owner, methods in _OWNERS:
         for name, wrap in methods.items():
             if name in vars(owner):  # names differ by version
                 _originals.append((owner, name, vars(owner)[name]))  # which binds, as itself
                 setattr(owner, name, wrap(getattr(owner, name)))
-    functions = {
-        "init_process_group": _init_process_group,
-        "new_group": _new_group,
-        "destroy_process_group": _destroy_process_group,
-    }
-    for name, wrap in functions.items():
+    for name, wrap in wrappers.FUNCTIONS.items():
         original = getattr(c10d, name)
         wrapper = wrap(original)
         _originals.append((None, name, (original, wrapper)))
@@ -330,3 +52,10 @@ def uninstall() -> None:
             _everywhere(name, original[1], original[0])
         else:
             setattr(owner, name, original)
+
+
+def _everywhere(name: str, original: Any, wrapper: Any) -> None:
+    """Replace a function of ``torch.distributed`` wherever torch itself holds it."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("torch.") and getattr(module, name, None) is original:
+            setattr(module, name, wrapper)

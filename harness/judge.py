@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.case import Case
 from harness.checkers import deadlock
+from harness.checkers.consequences import follows
 from harness.checkers.errors import check_errors, check_timeout, followed_by, only_dragged
 from harness.checkers.mismatches import check_collectives, check_messages, check_skew
 from harness.checkers.requests import (
@@ -18,26 +19,40 @@ from harness.worlds import Outcome
 
 
 def judge(outcome: Outcome, case: Case) -> list[Finding]:
-    """Return what the communication of this outcome shows, errors first.
+    """Return what the communication of this outcome shows, errors first, by the clock.
 
-    Of several errors the first by the clock is the cause; the others are named in its details
-    (``followed_by``) and are no findings of their own. Warnings stand beside it.
+    An error that may follow from an earlier one is named in that one's details
+    (``followed_by``) and is no finding of its own. Warnings stand beside them.
     """
     found = _errors(outcome)
     errors = sorted((f for f in found if f.severity == "error"), key=lambda f: f.time_ns)
-    warnings = [f for f in found if f.severity == "warning"]
-    if errors:
-        cause, consequences = errors[0], errors[1:]
-        if consequences:
-            cause = cause.with_(details=cause.details | {"followed_by": followed_by(consequences)})
-        explained = {operation.file + str(operation.line) for operation in cause.operations}
-        warnings = [
-            warning
-            for warning in warnings
-            if not any(op.file + str(op.line) in explained for op in warning.operations)
-        ]
-        errors = [cause]
-    return [finding.with_(case=str(case)) for finding in errors + warnings]
+    causes = _folded(errors, outcome)
+    explained = {(op.file, op.line) for cause in causes for op in cause.operations}
+    warnings = [
+        finding
+        for finding in found
+        if finding.severity == "warning"
+        and not any((op.file, op.line) in explained for op in finding.operations)
+    ]
+    return [finding.with_(case=str(case)) for finding in causes + warnings]
+
+
+def _folded(errors: list[Finding], outcome: Outcome) -> list[Finding]:
+    """Return the independent ones, with what follows from each."""
+    causes: list[tuple[Finding, list[Finding]]] = []
+    for error in errors:
+        for cause, consequences in causes:
+            if follows(error, cause, outcome):
+                consequences.append(error)
+                break
+        else:
+            causes.append((error, []))
+    return [
+        cause.with_(details=cause.details | {"followed_by": followed_by(consequences)})
+        if consequences
+        else cause
+        for cause, consequences in causes
+    ]
 
 
 def _errors(outcome: Outcome) -> list[Finding]:
@@ -48,7 +63,7 @@ def _errors(outcome: Outcome) -> list[Finding]:
 
         graph_cut = explain_none_gradient(outcome)
         failed = failed if graph_cut is None else [graph_cut]
-    stuck = deadlock.check(trace, backend, give_up=outcome.ending == "timeout")
+    stuck = deadlock.check(trace, backend)
     if stuck is None and (broken := only_dragged(outcome)):
         stuck = deadlock.check(deadlock.before_failure(trace, broken), backend, give_up=True)
         if stuck is not None:
@@ -60,9 +75,17 @@ def _errors(outcome: Outcome) -> list[Finding]:
         *check_buffers(trace),
         *check_destroyed(trace),
         *failed,
-        *([stuck] if stuck is not None else check_timeout(outcome)),
+        *([stuck] if stuck is not None else _undecided(outcome)),
         *check_skew(trace),
     ]
     if outcome.ending == "finished":
         found += check_unreceived(trace) + check_unawaited(trace)
     return found
+
+
+def _undecided(outcome: Outcome) -> list[Finding]:
+    """Return ``timeout``, with what it looks like, for a case that time has run out on."""
+    if outcome.ending != "timeout":
+        return []
+    suspected = deadlock.check(outcome.trace, outcome.backend, give_up=True)
+    return check_timeout(outcome, suspected)

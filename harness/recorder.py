@@ -11,6 +11,8 @@ once; what happens often is a few numbers that refer to them:
 ``T``  template, all that operations posted alike have in common: id, kind, api, group, peer, tag,
        numel, dtype, shape, root, reduce op, site, any source, splits
 ``K``  group destroyed: name, site
+``U``  unusual world, nothing can be proved: why
+``Q``  operations that nobody saw were posted: group
 ``P``  post: op, template, action, first op of its batch
 ``W``  about to block: op, thread, site, other threads alive; flags gives up, inside the call
 ``D``  a wait returned: op, thread, source
@@ -32,22 +34,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, Protocol
 
+from harness.definitions import Definitions
 from harness.frames import Frames
-from harness.handles import Handles
-from pipeline.actions import CURRENT, Action
+from harness.groups import Groups
+from harness.handles import Handle, Handles
+from pipeline.actions import CURRENT
 
-_SEEN = 4096  # actions known by identity at a time
 WAITED = "__harness_waited__"  # marks an exception that ended a wait
 GIVES_UP, INSIDE = 1, 2  # flags of W
 KINDS = "FBIW"  # flags of C: the place in here, and
 REQUIRES_GRAD = 8
 _POST, _WAIT, _DONE, _FAILED, _DROPPED, _MODIFIED, _COMPUTE = map(ord, "PWDFXMC")
-
-
-_alive: dict[int, Any] = threading._active  # type: ignore[attr-defined]  # active_count() locks
 
 
 class Sink(Protocol):
@@ -69,6 +68,7 @@ class Recorder:
         self,
         sink: Sink,
         *,
+        rank: int = 0,
         world: int = 1,
         delay_ms: int = 0,
         seed: int = 0,
@@ -79,20 +79,14 @@ class Recorder:
         self.host_blocking = host_blocking  # waits of this backend only order streams
         self.frames = Frames()
         self._put, self._write = sink.put, sink.write
-        self._world = tuple(range(world))
+        self.groups = Groups(rank, world)
         self._lock = threading.RLock()
-        self._sites: dict[tuple[Any, int], int] = {}
-        self._actions: dict[Action, int] = {}
-        self._seen: dict[int, tuple[Action, int]] = {}  # by identity; holds what it names
-        self._templates: dict[tuple[Any, ...], int] = {}
-        self._threads: dict[int, int] = {}
-        self._groups: dict[str, str] = {}
-        self._members: dict[str, tuple[int, ...]] = {}
-        self._generations: dict[str, int] = {}
+        self._define = Definitions(self._written)
         self._buffered: dict[int, tuple[int, Any]] = {}  # sends that count as ended
         self._handles = Handles()
         self._dropped = self._handles.dropped
-        self._batch: list[int] | None = None
+        self._batches: dict[int, list[int]] = {}  # thread → what it is coalescing
+        self.raw_threads = 0  # started below the threading module, and perhaps not yet running
         self._next = 0
         self._delay_s = delay_ms / 1000
         self._random = random.Random(seed)
@@ -105,6 +99,10 @@ class Recorder:
             if self._dropped:
                 self.flush()
             self._put(code, time_ns, a, b, c, d, flags)
+
+    def _written(self, event: tuple[Any, ...]) -> None:
+        with self._lock:
+            self._write(event)
 
     def silence(self) -> None:
         """Write nothing from now on: this is a copy of the rank, made by a fork."""
@@ -132,85 +130,97 @@ class Recorder:
         reduce_op: str | None = None,
         any_source: bool = False,
         splits: bool = False,
-    ) -> int:
-        """Write down an operation about to be posted; ``peer`` and ``root`` are group ranks."""
+    ) -> int | None:
+        """Write down an operation about to be posted; ``peer`` and ``root`` are group ranks.
+
+        None for one that is not followed.
+        """
         if self._delay_s:
             time.sleep(self._random.random() * self._delay_s)
         api, frame = self.frames.caller(sys._getframe(2))
-        name = group if isinstance(group, str) else group.group_name
+        known = self.groups.find(group)
+        if known is None:
+            return None
         shape, dtype = (None, None) if tensor is None else (tensor.shape, tensor.dtype)
         action = CURRENT.get()
-        if frame is not None:
-            place: tuple[Any, int] = (frame.f_code, frame.f_lineno)
-        else:
-            place = (None, self._known(action))
+        label = self._define.action(action)
+        place = (None, label) if frame is None else (frame.f_code, frame.f_lineno)
         key = (
-            kind, api, place, name, self._generations.get(name), peer, tag, shape, dtype,
-            numel, root, reduce_op, any_source, splits,
+            kind, api, place, known.name, peer, tag, shape, dtype, numel, root, reduce_op,
+            any_source, splits,
         )  # fmt: skip
+
+        def fields() -> tuple[Any, ...]:
+            ranks = known.ranks
+            return (
+                kind,
+                api or kind,
+                known.name,
+                None if peer is None else _member(ranks, peer),
+                tag,
+                numel if numel is not None else (0 if tensor is None else tensor.numel()),
+                "" if dtype is None else str(dtype)[6:],
+                () if shape is None else tuple(shape),
+                None if root is None else _member(ranks, root),
+                reduce_op,
+                self._define.site(frame, action),
+                any_source,
+                splits,
+            )
+
         with self._lock:
-            template = self._templates.get(key)
-            if template is None:
-                template = self._templates[key] = len(self._templates)
-                unique, ranks = self.group(group)
-                size = numel if numel is not None else (0 if tensor is None else tensor.numel())
-                self._write(
-                    (
-                        "T",
-                        0,
-                        template,
-                        kind,
-                        api or kind,
-                        unique,
-                        None if peer is None else _member(ranks, peer),
-                        tag,
-                        size,
-                        "" if dtype is None else str(dtype)[6:],
-                        () if shape is None else tuple(shape),
-                        None if root is None else _member(ranks, root),
-                        reduce_op,
-                        self._site(frame, action),
-                        any_source,
-                        splits,
-                    )
-                )
+            template = self._define.template(key, known, fields)
             op = self._next
             self._next = op + 1
-            if self._batch is not None:
-                self._batch.append(op)
-            label = self._known(action)
-            batch = self._batch[0] + 1 if self._batch else 0
+            coalescing = self._coalescing()
+            if coalescing is not None:
+                coalescing.append(op)
+            batch = coalescing[0] + 1 if coalescing else 0
             self._event(_POST, time.monotonic_ns(), op, template, label, batch)
         return op
 
     def attach(
         self,
-        op: int,
+        op: int | None,
         work: Any,
+        group: Any,
         tensor: Any = None,
         *,
         any_source: bool = False,
         is_send: bool = False,
     ) -> None:
         """Follow the handle of ``op``: its waits, and its end by garbage collection."""
+        if op is None or work is None:
+            return
         if is_send and self.buffered:
             self._buffered[id(work)] = (op, work)  # delivered whatever happens to its handle
-        elif work is not None and self._batch is None:
-            self._handles.follow((op,), work, tensor, any_source)
+        elif self._coalescing() is None:
+            known = self.groups.find(group)
+            gives_up = known is not None and known.gives_up
+            self._handles.follow(
+                (op,), work, tensor, any_source=any_source, is_send=is_send, gives_up=gives_up
+            )
+
+    def _coalescing(self) -> list[int] | None:
+        return self._batches.get(threading.get_ident()) if self._batches else None
 
     def begin_batch(self) -> None:
-        """Operations from here to :meth:`end_batch` share one handle (NCCL's coalescing)."""
-        self._batch = []
+        """Operations of this thread up to :meth:`end_batch` share one handle, as on NCCL."""
+        self._batches[threading.get_ident()] = []
 
     def end_batch(self, work: Any) -> None:
-        """Follow the one handle of the batch."""
-        ops, self._batch = tuple(self._batch or ()), None
+        """Follow the one handle of the batch; for None, of a batch that came to nothing."""
+        ops = tuple(self._batches.pop(threading.get_ident(), ()))
         if work is not None and ops:
-            self._handles.follow(ops, work, None, False)
+            self._handles.follow(ops, work)
 
-    def failed(self, op: int) -> None:
+    def failed(self, op: int | None) -> None:
         """Note that the backend refused the operation, or that a wait for it raised."""
-        self._event(_FAILED, time.monotonic_ns(), op, self._thread())
+        if self._batches:
+            self.end_batch(None)
+        if op is None:
+            return
+        self._event(_FAILED, time.monotonic_ns(), op, self._define.thread())
 
     def block(self, ops: tuple[int, ...], *, gives_up: bool, inside: bool = False) -> None:
         """Note that this thread is about to wait for ``ops``; ``inside`` the call that posts."""
@@ -218,11 +228,12 @@ class Recorder:
         if inside or self.frames.kind(frame.f_code) == "c10d":
             site, flags = 0, INSIDE
         else:
-            site, flags = self._site(self.frames.caller(frame)[1], CURRENT.get()), 0
+            site, flags = self._define.site(self.frames.caller(frame)[1], CURRENT.get()), 0
         if gives_up:
             flags |= GIVES_UP
-        others = len(_alive) - 1
-        now, thread = time.monotonic_ns(), self._thread()
+        self.check_unseen()
+        others = len(sys._current_frames()) - 1 + self._handles.escaped + self.raw_threads
+        now, thread = time.monotonic_ns(), self._define.thread()
         for op in ops:
             self._event(_WAIT, now, op, thread, site, others, flags)
 
@@ -237,37 +248,45 @@ class Recorder:
         if handle.changed:
             for op in handle.ops:
                 self._event(_MODIFIED, time.monotonic_ns(), op)
-        self.block(handle.ops, gives_up=gives_up)
+        self.block(handle.ops, gives_up=gives_up or handle.gives_up)
         try:
             result = call(*args)
         except BaseException as error:
             handle.escaped = True  # it has ended: losing the handle now means nothing
-            with contextlib.suppress(AttributeError):
-                setattr(error, WAITED, True)
+            mark_waited(error)
             for op in handle.ops:
                 self.failed(op)
             raise
-        self.completed(work)
+        self._handles.end(work)
+        self._ended(handle, work)
         return result
 
     def completed(self, work: Any) -> None:
         """Note that ``work`` is known to have ended."""
         handle = self._handles.end(work)
         if handle is not None:
-            source = work._source_rank() if handle.any_source else None
-            for op in handle.ops:
-                self.done(op, source)
+            self._ended(handle, work)
 
-    def done(self, op: int, source: int | None = None) -> None:
+    def _ended(self, handle: Handle, work: Any) -> None:
+        source = work._source_rank() if handle.any_source else None
+        for op in handle.ops:
+            self.done(op, source)
+
+    def done(self, op: int | None, source: int | None = None) -> None:
         """Note that ``op`` has ended well."""
+        if op is None:
+            return
         self._event(
-            _DONE, time.monotonic_ns(), op, self._thread(), 0 if source is None else source + 1
+            _DONE,
+            time.monotonic_ns(),
+            op,
+            self._define.thread(),
+            0 if source is None else source + 1,
         )
 
     def escape(self, work: Any) -> None:
         """Note that the future of ``work`` was taken: it may be awaited where nobody sees it."""
-        if (handle := self._handles.of(work)) is not None:
-            handle.escaped = True
+        self._handles.escape(work)
 
     def compute(
         self,
@@ -279,71 +298,36 @@ class Recorder:
         requires_grad: bool = True,
     ) -> None:
         """Write down a forward or backward that the stage executed."""
-        site = self._site(self.frames.caller(sys._getframe(1))[1], CURRENT.get())
+        site = self._define.site(self.frames.caller(sys._getframe(1))[1], CURRENT.get())
         flags = KINDS.index(kind) | (REQUIRES_GRAD if requires_grad else 0)
         taken = min((end_ns - start_ns) // 1000, 2**32 - 1)
         self._event(_COMPUTE, end_ns, stage, microbatch, site, taken, flags)
 
-    def destroy(self, name: str | None) -> None:
+    def destroy(self, group: Any) -> None:
         """Note that a group (all of them, for None) is about to be destroyed."""
-        site = self._site(self.frames.caller(sys._getframe(1))[1], None)
-        names = list(self._groups) if name is None else [name]
-        for known in names:
-            if (unique := self._groups.pop(known, None)) is not None:
-                self._generations[known] = self._generations.get(known, 0) + 1
-                self.flush()
-                with self._lock:
-                    self._write(("K", time.monotonic_ns(), unique, site))
+        site = self._define.site(self.frames.caller(sys._getframe(1))[1], None)
+        with self._lock:
+            self.flush()
+            for name in self.groups.forget(group):
+                self._write(("K", time.monotonic_ns(), name, site))
 
-    def group(self, group: Any) -> tuple[str, tuple[int, ...]]:
-        """Return the group's name, unique over re-initialisations, and its global ranks."""
-        name = group if isinstance(group, str) else str(group.group_name)
-        if (unique := self._groups.get(name)) is None:
-            generation = self._generations.get(name, 0)
-            unique = self._groups[name] = f"{name}#{generation + 1}" if generation else name
-            ranks = self._world if isinstance(group, str) else _global_ranks(group)
-            self._members[unique] = ranks
+    def initialised(self) -> None:
+        """Note that the default group was made."""
+        self.groups.initialised()
+        if (why := self.groups.unusual()) is not None:
             with self._lock:
-                self._write(("G", 0, unique, ranks))
-        return unique, self._members[unique]
+                self._write(("U", time.monotonic_ns(), why))
 
-    def _thread(self) -> int:
-        ident = threading.get_ident()
-        if (number := self._threads.get(ident)) is None:
-            number = self._threads[ident] = len(self._threads)
-        return number
+    def check_unseen(self) -> None:
+        """Note the groups in which torch has posted something by itself, from C++."""
+        for group in self.groups.unseen():
+            with self._lock:
+                self._write(("Q", time.monotonic_ns(), group.name))
 
-    def _known(self, action: Action | None) -> int:
-        """Return the action's label id, 0 for none; a plan's actions are known by identity."""
-        if action is None:
-            return 0
-        seen = self._seen.get(id(action))
-        if seen is not None:
-            return seen[1]
-        with self._lock:
-            if (label := self._actions.get(action)) is None:
-                label = self._actions[action] = len(self._actions) + 1
-                self._write(("A", 0, label, str(action)))
-        if len(self._seen) >= _SEEN:
-            self._seen.clear()
-        self._seen[id(action)] = (action, label)
-        return label
-
-    def _site(self, frame: FrameType | None, action: Action | None) -> int:
-        """Return the id of the user's line; for a plan's action the line that yielded it."""
-        if frame is not None:
-            key: tuple[Any, int] = (frame.f_code, frame.f_lineno)
-            place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-        elif action is not None and (origin := action.origin) is not None:
-            key = (origin.file, origin.line)
-            place = (origin.file, origin.line, origin.function)
-        else:
-            return 0
-        with self._lock:
-            if (site := self._sites.get(key)) is None:
-                site = self._sites[key] = len(self._sites) + 1
-                self._write(("S", 0, site, *place))
-        return site
+    def finish(self) -> None:
+        """Write what no other event has carried yet: the program has ended."""
+        self.check_unseen()
+        self.flush()
 
 
 def _nowhere(*_: Any, **__: Any) -> None:
@@ -355,13 +339,10 @@ def _member(ranks: tuple[int, ...], index: int) -> int:
     return ranks[index] if 0 <= index < len(ranks) else index
 
 
-def _global_ranks(group: Any) -> tuple[int, ...]:
-    import torch.distributed as dist
-
-    try:
-        return tuple(int(rank) for rank in dist.get_process_group_ranks(group))
-    except (KeyError, ValueError):  # a group made without torch.distributed's registry
-        return tuple(range(group.size()))
+def mark_waited(error: BaseException) -> None:
+    """Mark an exception as the end of a wait: it refuses no argument."""
+    with contextlib.suppress(AttributeError):
+        setattr(error, WAITED, True)
 
 
 _active: Recorder | None = None

@@ -29,7 +29,7 @@ from harness.targets import (
 
 if TYPE_CHECKING:
     from harness.fuzz import Progress
-    from harness.worlds import Outcome, World
+    from harness.worlds import Outcome, Program, World
 
 Echo = Callable[[int, str], None]
 
@@ -128,7 +128,6 @@ def run_program(
 ) -> Report:
     """Run a program's case once, and judge it; TargetError when a rank cannot load it."""
     world = shared_world(case.backend)  # starts up while the rest is imported
-    from harness.buffering import explain_buffering
     from harness.judge import judge
     from harness.targets.entry import ProgramEntry
     from harness.worlds import Program
@@ -150,11 +149,28 @@ def run_program(
     report.elapsed_s = time.monotonic() - started
     report.interrupted = outcome.ending == "interrupted"
     _refuse_unloaded(outcome)
-    findings = [
-        explain_buffering(f, program, lambda p: world.run(p, case.world, timeout=timeout))
-        for f in judge(outcome, case)
-    ]
-    return _filed(report, findings, case)
+    findings = judge(outcome, case)
+    ended = not report.interrupted
+    if target.kind != "script" and ended:
+        # A script is the user's to start: what it writes, it writes once.
+        _explain(findings, program, case, world, report)
+    return _filed(report, findings, case, ended=ended)
+
+
+def _explain(
+    findings: list[Finding], program: Program, case: Case, world: World, report: Report
+) -> None:
+    """Look for what buffered sends would change; a Ctrl-C meanwhile leaves what was found."""
+    from harness.buffering import LIMIT_S, explain_buffering
+
+    def rerun(buffered: Program) -> Outcome:
+        return world.run(buffered, case.world, timeout=LIMIT_S, limit=LIMIT_S)
+
+    try:
+        for place, finding in enumerate(findings):
+            findings[place] = explain_buffering(finding, program, rerun)
+    except KeyboardInterrupt:
+        report.interrupted = True
 
 
 def _refuse_unloaded(outcome: Outcome) -> None:
@@ -170,10 +186,10 @@ def _new_report(
     return Report(target.text, case.backend, (semantics,), command=command, strict=strict)
 
 
-def _filed(report: Report, findings: list[Finding], case: Case) -> Report:
+def _filed(report: Report, findings: list[Finding], case: Case, *, ended: bool = True) -> Report:
     report.findings = [f if f.case else f.with_(case=str(case)) for f in findings]
     failing = int(bool(report.failures))
-    done = int(not report.interrupted)
+    done = int(ended)
     report.cases = Cases(run=done, clean=done - failing if done else 0, failing=failing)
     return report
 

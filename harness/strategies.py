@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from hypothesis import strategies as st
 
 from harness.case import Case
+from harness.options import DEFAULT_CHUNKS, DEFAULT_WORLDS
 
-DEFAULT_WORLDS = tuple(range(1, 7))
-DEFAULT_CHUNKS = tuple(range(1, 13))
 WIDTHS = (4, 8, 3, 16, 5, 32)
 DTYPES = ("float64", "float64", "float64", "float32", "bfloat16")
 DELAYS = (0, 0, 0, 0, 2, 5)

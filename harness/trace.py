@@ -76,6 +76,7 @@ class Op:
     source: int | None = None  # for any_source: who sent it, once known
     overwritten: bool = False  # the buffer changed between post and wait
     match: Op | None = None
+    doubtful: bool = False  # the match is a guess: a receive from any source is in between
 
     @property
     def is_collective(self) -> bool:
@@ -167,6 +168,8 @@ class Trace:
     ranks: list[RankTrace] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
     matcher: Matcher = field(default_factory=lambda: _matcher())
+    unproven: str | None = None  # why operations cannot be followed in this world
+    opaque: set[str] = field(default_factory=set)  # groups with collectives that were not seen
     started_ns: int = 0
     semantics: str = "gloo"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import tempfile
 
@@ -10,10 +11,11 @@ _warm = False
 
 
 def warm_torch() -> None:
-    """Make the first optimizer steps of this process, which import for a second or more.
+    """Import what the first optimizer step of this process would, for a second or more.
 
-    Those imports make a cache folder in the temporary folder, though nothing is compiled; naming
-    one that exists for the time of the imports keeps torch from it.
+    It imports and computes nothing: an optimizer looks at the accelerator, and a process that has
+    initialised CUDA can make no ranks any more. Those imports make a cache folder in the temporary
+    folder, though nothing is compiled; naming one that exists meanwhile keeps torch from it.
     """
     global _warm
     if _warm:
@@ -23,12 +25,7 @@ def warm_torch() -> None:
     if before is None:
         os.environ[_CACHE] = tempfile.gettempdir()
     try:
-        import torch
-
-        weight = torch.nn.Parameter(torch.zeros(1))
-        weight.grad = torch.zeros(1)
-        for make in (torch.optim.Adam, torch.optim.SGD):
-            make([weight], lr=0.1).step()
+        importlib.import_module("torch._dynamo")
     finally:
         if before is None:
             del os.environ[_CACHE]

@@ -22,7 +22,7 @@ from harness.trace import Op, RankTrace, Status, Trace, Wait
 
 @dataclass(frozen=True, slots=True)
 class Stuck:
-    """A rank that never goes on: what it is blocked on, and which ranks never come."""
+    """A wait that never ends: what its rank is blocked on, and which ranks never come."""
 
     wait: Wait
     missing: frozenset[int]
@@ -33,7 +33,11 @@ class Stuck:
         return self.wait.op
 
 
-def find_stuck(trace: Trace, backend: str = "gloo", *, give_up: bool = False) -> dict[int, Stuck]:
+Waits = tuple[Stuck, ...]
+"""All that one rank is blocked on: one wait for each of its threads."""
+
+
+def find_stuck(trace: Trace, backend: str = "gloo", *, give_up: bool = False) -> dict[int, Waits]:
     """Return the ranks that can never go on.
 
     With ``give_up`` a wait that has a timeout of its own, and a rank with another thread that
@@ -58,10 +62,9 @@ def find_stuck(trace: Trace, backend: str = "gloo", *, give_up: bool = False) ->
                 live.add(rank)
                 changed = True
     return {
-        rank: Stuck(wait, missing[wait.op] - live)
+        rank: tuple(Stuck(wait, missing[wait.op] - live) for wait in waits)
         for rank, waits in blocked.items()
         if rank not in live
-        for wait in waits[:1]
     }
 
 
@@ -80,7 +83,10 @@ def _missing(trace: Trace, op: Op, backend: str) -> frozenset[int]:
     members = group.ranks if group is not None else tuple(range(trace.world_size))
     if op.is_collective:
         met = trace.matcher.met(op)
-        return frozenset(needed_ranks(op, members, backend) - met.keys())
+        # It passes only when all have come, and it always gives up by itself: never a proof.
+        all_come = op.kind == "monitored_barrier"
+        needed = set(members) - {op.rank} if all_come else needed_ranks(op, members, backend)
+        return frozenset(needed - met.keys())
     if op.any_source:
         free = trace.matcher.may_receive(op)
         return frozenset() if free else frozenset(members) - {op.rank}
@@ -105,8 +111,22 @@ def check(trace: Trace, backend: str = "gloo", *, give_up: bool = False) -> Find
     stuck = find_stuck(trace, backend, give_up=give_up)
     if not stuck:
         return None
-    cycle = _shortest_cycle(stuck)
+    cycle = _shortest_cycle({rank: _waited_for(waits) for rank, waits in stuck.items()})
     return _deadlock(trace, stuck, cycle) if cycle else _orphan(trace, stuck)
+
+
+def why_unproved(trace: Trace) -> list[str]:
+    """Say of each blocked rank that may yet go on by itself why it may."""
+    reasons = []
+    for history in trace.ranks:
+        waits = history.blocked
+        if history.status is not Status.RUNNING or not waits or _is_blocked(history, False):
+            continue
+        if any(wait.gives_up for wait in waits):
+            reasons.append(f"rank {history.rank}'s wait has a timeout of its own")
+        else:
+            reasons.append(f"rank {history.rank} has another thread, which may still post")
+    return reasons
 
 
 def before_failure(trace: Trace, ranks: Iterable[int]) -> Trace:
@@ -126,33 +146,42 @@ def before_failure(trace: Trace, ranks: Iterable[int]) -> Trace:
     return replace(trace, ranks=histories)
 
 
-def _shortest_cycle(stuck: dict[int, Stuck]) -> list[int]:
+def _waited_for(waits: Waits) -> frozenset[int]:
+    return frozenset().union(*(item.missing for item in waits))
+
+
+def _shortest_cycle(waits_for: dict[int, frozenset[int]]) -> list[int]:
     """Return the ranks of a shortest cycle, from its lowest rank on; empty if there is none."""
-    best: list[int] = []
-    for start in sorted(stuck):
-        paths = deque([[start]])
-        seen = {start}
-        while paths:
-            path = paths.popleft()
-            if best and len(path) >= len(best):
-                break
-            for following in sorted(stuck[path[-1]].missing):
-                if following == start:
-                    best = path
-                    break
-                if following in stuck and following not in seen:
-                    seen.add(following)
-                    paths.append([*path, following])
-            if best == path:
-                break
-    return best
+    cycles = [_way_back(rank, waits_for) for rank in sorted(waits_for)]
+    return min((cycle for cycle in cycles if cycle), key=len, default=[])
 
 
-def _deadlock(trace: Trace, stuck: dict[int, Stuck], cycle: list[int]) -> Finding:
-    ops = [stuck[rank].op for rank in cycle]
+def _way_back(start: int, waits_for: dict[int, frozenset[int]]) -> list[int]:
+    """Return the ranks of a shortest way from ``start`` back to it; empty if there is none."""
+    paths, seen = deque([[start]]), {start}
+    while paths:
+        path = paths.popleft()
+        following = waits_for[path[-1]]
+        if start in following:
+            return path
+        new = sorted(rank for rank in following & waits_for.keys() if rank not in seen)
+        seen.update(new)
+        paths.extend([*path, rank] for rank in new)
+    return []
+
+
+def _deadlock(trace: Trace, stuck: dict[int, Waits], cycle: list[int]) -> Finding:
+    # Of a rank with several waits, that for the next rank of the circle.
+    held = [
+        next(item for item in stuck[rank] if following in item.missing)
+        for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True)
+    ]
+    ops = [item.op for item in held]
     kinds = {op.kind for op in ops}
     others = [rank for rank in sorted(stuck) if rank not in cycle]
-    if len(cycle) == 2:
+    if len(cycle) == 1:
+        message = f"rank {cycle[0]} waits for itself"
+    elif len(cycle) == 2:
         message = f"ranks {cycle[0]} and {cycle[1]} wait for each other"
     else:
         message = f"{ranks_text(cycle)} wait in a circle, each for the next"
@@ -168,7 +197,7 @@ def _deadlock(trace: Trace, stuck: dict[int, Stuck], cycle: list[int]) -> Findin
         ranks=tuple(cycle),
         operations=tuple(operation(op) for op in ops),
         details=details,
-        time_ns=max(stuck[rank].wait.since_ns for rank in cycle),
+        time_ns=max(item.wait.since_ns for item in held),
     )
 
 
@@ -206,12 +235,18 @@ def _why(trace: Trace, ops: list[Op], kinds: set[str]) -> tuple[str | None, str,
 
 
 def _crossed(trace: Trace, ops: list[Op]) -> tuple[str, str, str] | None:
-    """Tell when what a rank waits for was posted, under another tag or in another group."""
+    """Tell when what a rank waits for was posted, under another tag or in another group.
+
+    Only of an operation that its rank is blocked on as well, or has left behind for good: one
+    that is merely posted ahead may be meant for a message that is still to come.
+    """
     for op in ops:
         if op.is_collective or op.any_source:
             continue
         for other in trace.matcher.unpaired():
             if other.kind == op.kind or (other.rank, other.peer) != (op.peer, op.rank):
+                continue
+            if not _is_last_word(trace, other):
                 continue
             if other.group != op.group:
                 what, ours, theirs = "wrong-group", f"group {op.group}", f"group {other.group}"
@@ -228,20 +263,27 @@ def _crossed(trace: Trace, ops: list[Op]) -> tuple[str, str, str] | None:
     return None
 
 
-def _orphan(trace: Trace, stuck: dict[int, Stuck]) -> Finding | None:
+def _is_last_word(trace: Trace, op: Op) -> bool:
+    """Whether the rank of ``op`` is blocked on it, or has finished after it."""
+    history = trace.ranks[op.rank]
+    return history.status is Status.FINISHED or any(wait.op is op for wait in history.blocked)
+
+
+def _orphan(trace: Trace, stuck: dict[int, Waits]) -> Finding | None:
     """Return the wait for a rank that has finished; None when the ranks it needs have failed."""
     finished = {h.rank for h in trace.ranks if h.status is Status.FINISHED}
-    roots = {rank: item for rank, item in stuck.items() if item.missing & finished}
+    roots = [item for waits in stuck.values() for item in waits if item.missing & finished]
     if not roots:
         return None
-    first = min(roots.values(), key=lambda item: item.wait.since_ns)
-    ranks = sorted(
-        rank
-        for rank, item in roots.items()
+    first = min(roots, key=lambda item: item.wait.since_ns)
+    together = {
+        item.op.rank: item.op
+        for item in roots
         if (item.op.kind, item.op.group, item.op.index, item.missing)
         == (first.op.kind, first.op.group, first.op.index, first.missing)
-        and (item.op.is_collective or rank == first.op.rank)
-    )
+        and (item.op.is_collective or item is first)
+    }
+    ranks = sorted(together)
     op, gone = first.op, sorted(first.missing & finished)
     who, absent = ranks_text(ranks), ranks_text(gone)
     details: dict[str, Any] = {}
@@ -273,7 +315,7 @@ def _orphan(trace: Trace, stuck: dict[int, Stuck]) -> Finding | None:
         help=help_,
         cause=cause,
         ranks=tuple(ranks),
-        operations=tuple(operation(stuck[rank].op) for rank in ranks),
+        operations=tuple(operation(together[rank]) for rank in ranks),
         details=details,
         time_ns=first.wait.since_ns,
     )
@@ -291,12 +333,15 @@ def _where_counts_part(trace: Trace, op: Op) -> dict[str, Any]:
         for rank in members
         if rank < trace.world_size
     }
-    out: dict[str, Any] = {"counts": {str(rank): len(ops) for rank, ops in histories.items()}}
+    before = trace.matcher.forgotten_meetings[op.group]  # all of them came to these
+    out: dict[str, Any] = {
+        "counts": {str(rank): before + len(ops) for rank, ops in histories.items()}
+    }
     for index in range(max(map(len, histories.values()))):
         at = {r: place(ops[index].site) for r, ops in histories.items() if index < len(ops)}
         if len(at) < len(histories) or len(set(at.values())) > 1:
             out["counts_part_at"] = {
-                "index": index,
+                "index": before + index,
                 **{str(rank): at.get(rank, "nothing: it has finished") for rank in histories},
             }
             break

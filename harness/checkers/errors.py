@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from harness.checkers.phrases import operation, ranks_text, verb
+from harness.checkers.deadlock import why_unproved
+from harness.checkers.dragged import sounds_dragged
+from harness.checkers.phrases import join, operation, ranks_text, verb
 from harness.findings import Finding, Operation
 from harness.trace import Frame, Op, RankError, State, Status
 from harness.worlds import Outcome, RankOutcome
 from harness.worlds.exits import describe_exit
-
-# What a backend says on the ranks that a failure elsewhere drags along.
-_DRAGGED = re.compile(
-    r"connection (closed|reset|refused)|broken pipe|timed out|timeout|socket closed|"
-    r"connectFullMesh|remote process exited",
-    re.IGNORECASE,
-)
 
 
 def check_errors(outcome: Outcome) -> list[Finding]:
@@ -51,7 +45,7 @@ def _died(outcome: Outcome, rank: RankOutcome) -> bool:
 
 
 def _dragged(error: RankError) -> bool:
-    return error.in_comm and not error.refused and bool(_DRAGGED.search(error.message))
+    return error.in_comm and not error.refused and sounds_dragged(error.message)
 
 
 def _death(outcome: Outcome, rank: RankOutcome) -> Finding:
@@ -94,7 +88,7 @@ def _error(outcome: Outcome, ranks: list[RankOutcome]) -> Finding:
         help=(
             "correct the argument as the message says"
             if refused
-            else "the traceback, from your own code on, is in the details"
+            else "mend what the traceback shows; it begins at your own code"
         ),
         ranks=tuple(numbers),
         operations=tuple(
@@ -116,36 +110,68 @@ def _where(error: RankError) -> tuple[str, int, str]:
     return frame.file, frame.line, frame.function
 
 
-def check_timeout(outcome: Outcome) -> list[Finding]:
-    """Return ``timeout`` for a case that came to no end and shows no proof of why."""
+def check_timeout(outcome: Outcome, suspected: Finding | None = None) -> list[Finding]:
+    """Return ``timeout`` for a case that came to no end and shows no proof of why.
+
+    ``suspected`` is the deadlock or orphaned wait that it would be if the ranks that may still
+    go on by themselves did not: told, and called a suspicion.
+    """
     if outcome.ending != "timeout":
         return []
     running = [r for r in outcome.ranks if outcome.trace.ranks[r.rank].status is Status.RUNNING]
     numbers = [rank.rank for rank in running]
     if not numbers:
         return []
+    stacks = {
+        str(rank.rank): [f"{f.file}:{f.line} in {f.function}" for f in rank.stack]
+        for rank in running
+    }
     return [
         Finding(
             code="timeout",
             message=(
                 f"{ranks_text(numbers)} made no progress for {outcome.timeout_s:g} s, "
-                "and no deadlock can be proved"
+                + (
+                    "and no deadlock can be proved"
+                    if suspected is None
+                    else _looks_like(outcome, suspected)
+                )
             ),
             help=(
                 f"look where {verb(numbers, 'it is', 'they are')}: a loop, a poll that never "
                 "ends, or a long computation; for the last, give a longer --timeout"
+                if suspected is None
+                else f"{suspected.help}; if something was still to come, give a longer --timeout"
             ),
             ranks=tuple(numbers),
-            operations=tuple(_standing(outcome, rank) for rank in running),
-            details={
-                "stacks": {
-                    str(rank.rank): [f"{f.file}:{f.line} in {f.function}" for f in rank.stack]
-                    for rank in running
-                }
-            },
+            operations=_standing_operations(outcome, running, suspected),
+            details={"stacks": stacks} | _suspicion(suspected),
             time_ns=max(outcome.trace.ranks[rank].last_ns for rank in numbers),
         )
     ]
+
+
+def _looks_like(outcome: Outcome, suspected: Finding) -> str:
+    """Say what it seems to be, and why that is not proved."""
+    reasons = join(why_unproved(outcome.trace) or ["the ranks may still go on by themselves"])
+    return f"and it looks as if {suspected.message}; that is no proof, for {reasons}"
+
+
+def _suspicion(suspected: Finding | None) -> dict[str, Any]:
+    if suspected is None:
+        return {}
+    told = suspected.to_json()
+    chosen = ("code", "message", "ranks", "cause", "operations", "details")
+    return {"suspected": {name: told[name] for name in chosen if name in told}}
+
+
+def _standing_operations(
+    outcome: Outcome, running: list[RankOutcome], suspected: Finding | None
+) -> tuple[Operation, ...]:
+    """Return what each rank was at, the suspected circle's own waits first."""
+    shown = () if suspected is None else suspected.operations
+    known = {operation.rank for operation in shown}
+    return (*shown, *(_standing(outcome, rank) for rank in running if rank.rank not in known))
 
 
 def _standing(outcome: Outcome, rank: RankOutcome) -> Operation:
@@ -162,5 +188,5 @@ def _standing(outcome: Outcome, rank: RankOutcome) -> Operation:
 
 
 def followed_by(findings: list[Finding]) -> list[str]:
-    """Return one line for each consequence that is folded into a cause."""
-    return [f"{finding.code}: {finding.message}" for finding in findings]
+    """Return one line for each consequence that is folded into a cause, none of them twice."""
+    return list(dict.fromkeys(f"{finding.code}: {finding.message}" for finding in findings))

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
+from harness import differences
 from harness.checkers.phrases import join, operation, place, ranks_text
 from harness.findings import Finding
-from harness.matching import sequence_of
-from harness.trace import Op, State, Trace
-
-# The same collective under two names: what a backend runs for them is the same.
-_FAMILY = {
-    "all_gather_into_tensor": "all_gather",
-    "all_gather_into_tensor_coalesced": "all_gather_coalesced",
-    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
-}
+from harness.trace import Op, Trace
 
 
 def check_collectives(trace: Trace) -> list[Finding]:
     """Return ``collective-mismatch`` for meetings whose ranks disagree, the earliest first."""
     found = []
-    for (group, _, _), met in trace.matcher.meetings.items():
+    matcher = trace.matcher
+    for meeting in [*matcher.disputed, *matcher.open]:
+        met = matcher.meetings.get(meeting, {})
         ops = [met[rank] for rank in sorted(met)]
-        difference = _difference(ops)
+        difference = differences.of_collective(ops)
         if difference is None:
             continue
         what, values = difference
@@ -35,11 +29,20 @@ def check_collectives(trace: Trace) -> list[Finding]:
                 help=_HELP[what],
                 ranks=tuple(_odd(ops, values)),
                 operations=tuple(operation(op) for op in ops),
-                details={"what": what, "group": group, "number": ops[0].index},
-                time_ns=max(op.posted_ns for op in ops),
+                details={"what": what, "group": meeting[0], "number": ops[0].index},
+                time_ns=_disagreed_ns(ops),
             )
         )
     return sorted(found, key=lambda finding: finding.time_ns)
+
+
+def _disagreed_ns(ops: list[Op]) -> int:
+    """Return when the first part that disagrees with an earlier one was posted."""
+    posted = sorted(ops, key=lambda op: op.posted_ns)
+    for count in range(2, len(posted)):
+        if differences.of_collective(posted[:count]) is not None:
+            return posted[count - 1].posted_ns
+    return posted[-1].posted_ns
 
 
 _HELP = {
@@ -49,22 +52,6 @@ _HELP = {
     "reduce op": "pass the same op on all ranks",
     "root": "pass the same src or dst, a global rank, on all ranks",
 }
-
-
-def _difference(ops: list[Op]) -> tuple[str, list[str]] | None:
-    """Return what differs first, and each rank's value of it."""
-    kinds = [_FAMILY.get(op.kind, op.kind) for op in ops]
-    if len(set(kinds)) > 1:
-        return "kind", [op.kind for op in ops]
-    if len({op.root for op in ops}) > 1:
-        return "root", [f"root {op.root}" for op in ops]
-    if not any(op.splits for op in ops) and len({op.numel for op in ops}) > 1:
-        return "element count", [f"{op.numel} elements" for op in ops]
-    if len({op.dtype for op in ops if op.dtype}) > 1:
-        return "dtype", [op.dtype for op in ops]
-    if len({op.reduce_op for op in ops}) > 1:
-        return "reduce op", [str(op.reduce_op) for op in ops]
-    return None
 
 
 def _odd(ops: list[Op], values: list[str]) -> Iterator[int]:
@@ -79,18 +66,19 @@ def _odd(ops: list[Op], values: list[str]) -> Iterator[int]:
 
 def check_messages(trace: Trace) -> list[Finding]:
     """Return ``shape-mismatch`` and ``dtype-mismatch`` for matched sends and receives."""
-    found: dict[tuple[object, ...], Finding] = {}
-    for send in trace.operations():
-        receive = send.match
-        if send.kind != "send" or receive is None:
-            continue
-        finding = _compare(send, receive)
-        if finding is not None:
-            found.setdefault((finding.code, finding.severity, send.site, receive.site), finding)
-    return sorted(found.values(), key=lambda finding: finding.time_ns)
+    found = []
+    for pairs in trace.matcher.disputes.values():
+        certain = [
+            (send, receive)
+            for send, receive in pairs
+            if send.match is receive and not send.doubtful
+        ]
+        if certain:  # two places are one finding, however often they disagree
+            found.append(_compare(*min(certain, key=lambda pair: pair[0].posted_ns)))
+    return sorted(found, key=lambda finding: finding.time_ns)
 
 
-def _compare(send: Op, receive: Op) -> Finding | None:
+def _compare(send: Op, receive: Op) -> Finding:
     common = {
         "ranks": (send.rank, receive.rank),
         "operations": (operation(send), operation(receive)),
@@ -124,41 +112,30 @@ def _compare(send: Op, receive: Op) -> Finding | None:
             details={"sent": sent, "received": taken},
             **common,  # type: ignore[arg-type]
         )
-    if send.shape != receive.shape:
-        return Finding(
-            code="shape-mismatch",
-            severity="warning",
-            message=(
-                f"rank {send.rank} sends shape {sent} and rank {receive.rank} receives into "
-                f"{taken}: as many elements, in another arrangement"
-            ),
-            help="right if the buffer is meant as flat storage; else make the shapes agree",
-            details={"sent": sent, "received": taken},
-            **common,  # type: ignore[arg-type]
-        )
-    return None
+    return Finding(
+        code="shape-mismatch",
+        severity="warning",
+        message=(
+            f"rank {send.rank} sends shape {sent} and rank {receive.rank} receives into "
+            f"{taken}: as many elements, in another arrangement"
+        ),
+        help="right if the buffer is meant as flat storage; else make the shapes agree",
+        details={"sent": sent, "received": taken},
+        **common,  # type: ignore[arg-type]
+    )
 
 
 def check_skew(trace: Trace) -> list[Finding]:
     """Return ``collective-skew``: the same collective met from two places both ranks execute."""
-    places: dict[tuple[int, str], set[object]] = defaultdict(set)
-    for met in trace.matcher.meetings.values():
-        for op in met.values():
-            places[op.rank, op.group].add(op.site)
-    for met in trace.matcher.meetings.values():
-        ops = [met[rank] for rank in sorted(met)]
-        first = ops[0]
-        for other in ops[1:]:
-            both = {first.site, other.site}
-            if (
-                len(both) == 2
-                and first.kind == other.kind
-                and not sequence_of(first)
-                and both <= places[first.rank, first.group]
-                and both <= places[other.rank, other.group]
-                and State.FAILED not in (first.state, other.state)
-            ):
-                return [_skew(first, other)]
+    places = trace.matcher.places
+    for first, other in trace.matcher.met_twice():
+        both = {first.site, other.site}
+        if (
+            first.group not in trace.opaque
+            and both <= places[first.rank, first.group]
+            and both <= places[other.rank, other.group]
+        ):
+            return [_skew(first, other)]
     return []
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from harness.case import Case
 from harness.checkers import sites
 from harness.checkers.graph_cut import explain_none_gradient
+from harness.checkers.phrases import do, join, ranks_text
 from harness.checkers.start import initial_values, layers
 from harness.findings import Finding, Operation
 from harness.parity import advice
@@ -17,7 +18,6 @@ from harness.parity.diagnose import diagnose
 from harness.parity.oracle import Difference, Verdict, compare
 from harness.parity.results import StepResult
 from harness.parity.shape import complete, own_stage_workload, workload_of
-from harness.parity.words import do, listed, ranks_
 from harness.targets import Target
 from harness.worlds import Outcome
 
@@ -51,7 +51,8 @@ def examine(case: Case, outcome: Outcome, target: Target) -> tuple[list[Finding]
     assert case.chunks is not None
     verdict = compare(workload, case.chunks, results, exact=exact)
     if verdict.difference is None:
-        return [], verdict
+        missing = _without_loss(results, outcome) if verdict.compared else None
+        return [] if missing is None else [missing], verdict
     return [_finding(verdict.difference, results, outcome, case)], verdict
 
 
@@ -79,12 +80,11 @@ def _without_result(outcome: Outcome) -> list[Finding]:
     gone = [r.rank for r in outcome.ranks if not isinstance(r.result, StepResult) and r.finished]
     if not gone:
         return []
-    who = "rank" if len(gone) == 1 else "ranks"
     return [
         Finding(
             "rank-death",
-            f"{who} {listed(gone)} left before the step was over",
-            "return from the step instead of calling sys.exit()",
+            f"{ranks_text(gone)} left before the step was over",
+            "return from the step instead of calling sys.exit() or os._exit()",
             ranks=tuple(gone),
         )
     ]
@@ -102,6 +102,23 @@ def _wrong_loss_type(results: Sequence[StepResult], outcome: Outcome) -> Finding
                 ranks=(last.rank,),
                 operations=sites.computed(outcome, [last.rank], "F"),
                 details={"step": number, "returned": record.loss_type},
+            )
+    return None
+
+
+def _without_loss(results: Sequence[StepResult], outcome: Outcome) -> Finding | None:
+    """Tell of a step that gives no loss back: its contract says that it does."""
+    last = results[-1]
+    for number, record in enumerate(last.steps):
+        if record.loss is None:
+            return Finding(
+                "loss-mismatch",
+                "the step returned no loss on the last stage's rank; the gradients are right",
+                "return the step's mean loss over the batch on the last stage's rank, and None "
+                "elsewhere",
+                ranks=(last.rank,),
+                operations=sites.computed(outcome, [last.rank], "F"),
+                details={"step": number, "returned": "None"},
             )
     return None
 
@@ -178,10 +195,10 @@ def _gradient(
     if evidence is not None and evidence.partition.unfed:
         rows = [r for place in evidence.partition.unfed for r in evidence.partition.rows[place]]
         details["never_fed"] = rows
-        seen = f"samples {listed(rows)} of {case.batch} never went into the first stage"
+        seen = f"samples {join(rows)} of {case.batch} never went into the first stage"
     return Finding(
         "gradient-mismatch",
-        f"the gradient of step {difference.step} on {ranks_(difference.ranks)} is not the "
+        f"the gradient of step {difference.step} on {ranks_text(difference.ranks)} is not the "
         "monolith's" + (f": {seen}" if seen else ""),
         advice.help_for(claim, case.chunks),
         ranks=difference.ranks,

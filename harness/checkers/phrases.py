@@ -8,20 +8,25 @@ from harness.findings import Operation
 from harness.trace import Op, Site, State
 
 
-def join(words: Iterable[str]) -> str:
+def join(words: Iterable[object]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
-    *most, last = words
+    *most, last = map(str, words)
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
     """``rank 1``, ``ranks 0 and 2``."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {join(str(rank) for rank in ranks)}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {join(ranks)}"
 
 
 def verb(ranks: Sequence[int], one: str, many: str) -> str:
     """Return the form of a verb that goes with so many ranks."""
     return one if len(ranks) == 1 else many
+
+
+def do(ranks: Sequence[int]) -> str:
+    """``rank 0 does``, ``ranks 0 and 1 do``."""
+    return f"{ranks_text(ranks)} {verb(ranks, 'does', 'do')}"
 
 
 def place(site: Site) -> str:

@@ -96,7 +96,7 @@ def check_buffers(trace: Trace) -> list[Finding]:
 
 def _overwritten(op: Op) -> Finding:
     waited = op.blocked_ns or op.posted_ns
-    certain = op.match is not None and op.match.posted_ns > waited
+    certain = op.match is not None and not op.doubtful and op.match.posted_ns > waited
     if op.kind == "send":
         code, what = "buffer-overwrite", "changed the tensor of its"
         help_ = "wait() for the send before you change the tensor, or send a clone"

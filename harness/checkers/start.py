@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import torch
 
+from harness.checkers.phrases import do
 from harness.findings import Finding, Operation
 from harness.parity.reference import gradient_only, initial
 from harness.parity.results import StepResult, unpack
-from harness.parity.words import do
 from pipeline.model import Workload
 
 

@@ -6,6 +6,8 @@ Nothing here imports torch: help, ``explain`` and usage errors answer at once.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import sys
 import traceback
@@ -14,6 +16,7 @@ from typing import Any
 
 from harness.case import UsageError
 from harness.cli import interrupts
+from harness.cli.refused import Asked, asked_in
 from harness.cli.stream import StdoutError, flush, tell
 
 OK, FINDINGS, UNCHECKED = 0, 1, 2
@@ -22,8 +25,9 @@ OK, FINDINGS, UNCHECKED = 0, 1, 2
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status: 0 no finding, 1 findings, 2 could not check."""
     interrupts.install()
+    asked = asked_in(sys.argv[1:] if args is None else args)
     try:
-        status = _guarded(lambda: _parse_and_run(args))
+        status = _guarded(functools.partial(_parse_and_run, args), asked)
     finally:
         interrupts.finishing()
         _close_worlds()
@@ -37,34 +41,39 @@ def _parse_and_run(args: Sequence[str] | None) -> int:
     return job() if job is not None else OK
 
 
-def _guarded(job: Callable[[], int]) -> int:
+def _guarded(job: Callable[[], int], asked: Asked | None = None) -> int:
     try:
         return job()
     except KeyboardInterrupt:
-        return _fail("interrupted before the first case ended")
+        return _fail("interrupted before the first case ended", asked)
     except UsageError as error:
-        return _fail(str(error), getattr(error, "traceback", ""))
+        return _fail(str(error), asked, getattr(error, "traceback", ""))
     except StdoutError as error:
         return _fail(f"the report cannot be written to standard output: {error}")
     except Exception as error:
-        return _unexpected(error)
+        return _unexpected(error, asked)
 
 
-def _unexpected(error: Exception) -> int:
+def _unexpected(error: Exception, asked: Asked | None) -> int:
     from harness.worlds import WorldError
 
     if isinstance(error, WorldError):
-        return _fail(str(error))
+        return _fail(str(error), asked)
     if os.environ.get("HARNESS_DEBUG") == "1":
         traceback.print_exc()
     what = f"{type(error).__name__}: {error}"
-    return _fail(f"internal: {what}: please report this (HARNESS_DEBUG=1 shows where it arose)")
+    message = f"internal: {what}: please report this (HARNESS_DEBUG=1 shows where it arose)"
+    return _fail(message, asked)
 
 
-def _fail(message: str, users_traceback: str = "") -> int:
+def _fail(message: str, asked: Asked | None = None, users_traceback: str = "") -> int:
+    """Say on stderr why nothing could be checked, and in a machine's form where one was asked."""
     tell(message)
     if users_traceback:
         sys.stderr.write(users_traceback.rstrip("\n") + "\n")
+    if asked is not None:
+        with contextlib.suppress(StdoutError):
+            asked.report_error(message)
     return UNCHECKED
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -> int:
     """``harness check``: refuse all that cannot be, then one campaign per target."""
     from harness import session
+    from harness.worlds import WorldError
 
     options = asked.check_options(**given)
     output.require()
@@ -27,8 +28,13 @@ def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -
     prepared = [session.prepare(target, "check", options) for target in parsed]
     reports: list[Report] = []
     for target in prepared:
-        with _progress(output, target.text) as progress:
-            reports.append(session.check_prepared(target, options, progress))
+        try:
+            with _progress(output, target.text) as progress:
+                reports.append(session.check_prepared(target, options, progress))
+        except WorldError as error:
+            if not reports:
+                raise
+            reports.append(Report(target.text, options.backend, (), error=str(error)))
         if reports[-1].interrupted:
             break
     return output.show(reports)

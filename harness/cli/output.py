@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -61,6 +62,19 @@ class Output:
             for report in reports:
                 note(headline(report))
         return status
+
+    def show_error(self, report: Report) -> None:
+        """Write the report of a check that could not be made, at least to stdout.
+
+        The reason has been told already; that the file cannot be written may well be it.
+        """
+        text = dumps([report], self.format)
+        if self.file is not None and self.file != "-":
+            with contextlib.suppress(UsageError, OSError):
+                self.require()
+                _write(Path(self.file), text)
+                return
+        say(text)
 
     def _say(self, reports: Sequence[Report]) -> None:
         if self.format != "text":

@@ -8,7 +8,8 @@ CODES = (
         summary="the backend refuses the call",
         meaning="""
 A communication was called with what its backend cannot take: a send to oneself, a negative tag, a
-size that is not a whole number, a non-contiguous tensor, a tensor on the wrong device.
+size that is not a whole number, a non-contiguous tensor, a tensor on the wrong device. A call that
+fails because its peer has gone, or did not come in time, is another matter and no such finding.
 """,
         why="The call fails on this rank, and its peers wait for a message that never comes.",
         example="""
@@ -45,7 +46,7 @@ warmup = min(chunks, world_size - rank - 1)
         summary="a rank was killed, or left without a word",
         meaning="""
 A rank's process ended by a signal (an abort in native code, the out-of-memory killer), or by
-os._exit, without a Python exception.
+os._exit with a status other than 0, without a Python exception. os._exit(0) counts as an end.
 """,
         why="Nothing is printed by the rank itself; its peers only see a closed connection.",
         example="""
@@ -64,8 +65,10 @@ SIGKILL mostly from a lack of memory; SIGSEGV from native code.
         name="timeout",
         summary="no progress for the given time, and no deadlock that can be proved",
         meaning="""
-No rank posted, completed or computed anything for --timeout seconds, and at least one is still
-running: in a loop, a poll, a sleep or a long computation. The report shows where each rank was.
+No rank posted, completed or computed anything for --timeout seconds, and at least one may still go
+on by itself: it is in a loop, a poll, a sleep or a long computation, its wait has a timeout of its
+own, or another of its threads may still post. The report shows where each rank was. Where ranks
+seem to wait for each other, or for one that has finished, it says so, as a suspicion.
 """,
         why="""
 A loop that polls is_completed() on a gloo send never ends, as nothing drives the request. A
@@ -109,8 +112,9 @@ and call collectives in the same order on all ranks. It is a warning in run, an 
         name="nondeterminism",
         summary="the same case with another interleaving of the ranks differs",
         meaning="""
-Two runs of one case, with ranks interleaved in other orders, ended in other results. It is a
-warning in run and an error in check.
+Runs of one case ended in other results: on real ranks, a failure that fresh runs of the same case
+did not show again; in the simulator, ranks interleaved in other orders. It is a warning in run and
+an error in check.
 """,
         why="Such a fault passes most of the time, and cannot be reproduced by running again.",
         example="""
@@ -125,6 +129,6 @@ for source in range(1, world_size):
 Name the source of each receive; wait instead of polling is_completed(); draw random numbers from a
 seed of the rank's own.
 """,
-        backends=("sim",),
+        backends=("sim", "gloo", "nccl"),
     ),
 )

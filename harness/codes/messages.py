@@ -124,7 +124,7 @@ second = comms.ireceive_forward(shape)
 Post receives in the order in which the peer posts its sends. Waits may come in any order. Where
 backends keep tags, a tag for each microbatch makes the order free; NCCL keeps none.
 """,
-        backends=("sim", "gloo", "nccl"),
+        backends=("sim",),
     ),
     Code(
         name="unreceived-message",

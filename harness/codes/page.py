@@ -27,7 +27,15 @@ def shown_by(code: Code) -> str:
 
     known = tuple(BACKENDS)
     names = [name if name in known else f"{name} (not available yet)" for name in code.backends]
-    return ", ".join(f"--backend {name}" for name in names)
+    shown = ", ".join(f"--backend {name}" for name in names)
+    return shown if is_available(code) else f"nothing yet: {shown}"
+
+
+def is_available(code: Code) -> bool:
+    """Whether a world of today can report it."""
+    from harness.worlds.backends import BACKENDS
+
+    return not BACKENDS.keys().isdisjoint(code.backends)
 
 
 def render_page(code: Code) -> str:
@@ -39,13 +47,16 @@ def render_page(code: Code) -> str:
 
 
 def render_list() -> str:
-    """Return every code with its line, warnings marked."""
+    """Return every code with its line, warnings and what no world can report yet marked."""
     width = max(map(len, CODES))
-    lines = [
-        f"{code.name:{width}}  {code.summary}{' (warning)' if code.severity == 'warning' else ''}"
-        for code in CODES.values()
-    ]
+    lines = [f"{code.name:{width}}  {code.summary}{_remark(code)}" for code in CODES.values()]
     return "\n".join([*lines, "", "harness explain CODE says more about one."])
+
+
+def _remark(code: Code) -> str:
+    if not is_available(code):
+        return " (not available yet)"
+    return " (warning)" if code.severity == "warning" else ""
 
 
 def show_rich(code: Code) -> None:

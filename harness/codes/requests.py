@@ -72,7 +72,10 @@ buffer.copy_(following)
     Code(
         name="early-read",
         summary="a receive's buffer was read or written before its wait",
-        meaning="The buffer of an irecv was used between the call and the wait for it.",
+        meaning="""
+The buffer of an irecv was used between the call and the wait for it. On real ranks only writes to
+it are seen.
+""",
         why="It holds old values until the message has come, so the result is a matter of timing.",
         example="""
 work = dist.irecv(buffer, src=0)
@@ -85,7 +88,7 @@ work.wait()
 out = stage(buffer)
 """,
         fix="Wait before the first use of the buffer.",
-        backends=("sim",),
+        backends=("sim", "gloo", "nccl"),
     ),
     Code(
         name="early-destroy",

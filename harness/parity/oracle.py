@@ -70,6 +70,11 @@ class Verdict:
     difference: Difference | None = None
     steps: list[Step] = field(default_factory=list)
 
+    @property
+    def compared(self) -> bool:
+        """Whether any step could be: none is where the monolith's own gradient is not finite."""
+        return bool(self.steps) or self.difference is not None
+
 
 def compare(
     workload: Workload, chunks: int, results: Sequence[StepResult], *, exact: bool

@@ -1,10 +1,11 @@
 """What a rank of a parity case runs: some training steps of the target, every number kept.
 
-A shape is *refused* when ``ValueError`` is raised in the first step, on every rank, by the
-target's own code or by the model's and the plan's checks of shapes (``pipeline.model``,
-``pipeline.plan``). A ``ValueError`` from anywhere else (torch, comms, the executor) is an error
-of that rank. One rank alone cannot know of the others: it brings the refusal back as a result,
-and :func:`harness.parity.refusal.settle` turns one that is not everybody's into that rank's error.
+A shape is *refused* when ``ValueError`` is raised in the first step, on every rank, by a ``raise``
+in the target's own code or by the model's and the plan's checks of shapes (``pipeline.model``,
+``pipeline.plan``). A ``ValueError`` from anywhere else (a builtin, torch, comms, the executor) is
+an error of that rank. One rank alone cannot know of the others: it brings the refusal back as a
+result, and :func:`harness.parity.refusal.settle` turns one that is not everybody's into that
+rank's error.
 """
 
 from __future__ import annotations

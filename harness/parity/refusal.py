@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import time
 import traceback
+from types import TracebackType
 
 from harness.frames import Frames
 from harness.parity.results import Raised, StepResult
@@ -15,14 +17,23 @@ _SHAPE_CHECKS = ("pipeline.model", "pipeline.plan", "pipeline.schedules", "pipel
 
 
 def is_refusal(error: ValueError) -> bool:
-    """Whether the target's own code raised it, or the model's and plan's checks of shapes did."""
+    """Whether a ``raise`` of the target's own did it, or the model's and plan's checks of shapes.
+
+    One from a builtin (``list.index``, an unpacking, ``int("x")``) is an error in the target.
+    """
     if isinstance(error, PlanError) or error.__traceback__ is None:
         return False
-    innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
-    module = str(innermost.f_globals.get("__name__", ""))
+    at = error.__traceback__
+    while at.tb_next is not None:
+        at = at.tb_next
+    module = str(at.tb_frame.f_globals.get("__name__", ""))
     if any(module == name or module.startswith(name + ".") for name in _SHAPE_CHECKS):
         return True
-    return Frames().kind(innermost.f_code) is None
+    return Frames().kind(at.tb_frame.f_code) is None and _is_raise_statement(at)
+
+
+def _is_raise_statement(at: TracebackType) -> bool:
+    return dis.opname[at.tb_frame.f_code.co_code[at.tb_lasti]] == "RAISE_VARARGS"
 
 
 def raised(error: BaseException) -> Raised:

@@ -26,7 +26,8 @@ class WorldTestError(Failed, AssertionError):
 def describe(nodeid: str, spec: WorldSpec, outcome: Outcome, findings: list[Finding]) -> str:
     """Return the failure's text; empty when no rank failed and no error was found."""
     errors = [(rank.rank, rank.error) for rank in outcome.ranks if rank.error is not None]
-    unfinished = [rank.rank for rank in outcome.ranks if not rank.finished]
+    # A rank may also leave in the middle of the test: sys.exit(0), os._exit(0).
+    unfinished = [rank.rank for rank in outcome.ranks if not isinstance(rank.result, Verdict)]
     if not unfinished and all(finding.severity == "warning" for finding in findings):
         return ""
     # An error inside a communication is most often another rank's doing: the findings know.

@@ -24,7 +24,6 @@ _COUNTS = {
 _COMPARED = {
     "compared": "in {}",
     "bitwise": "bit for bit in {}",
-    "without_loss": "without a loss in {}",
 }
 
 

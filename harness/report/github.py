@@ -13,7 +13,7 @@ def render_github(reports: Sequence[Report]) -> str:
     lines = []
     for report in reports:
         lines += [_annotation(finding) for finding in report.findings]
-        if report.outcome == "error":
+        if report.outcome == "error" or report.error is not None:
             message = report.error or "interrupted before it ended"
             lines.append(f"::error title=harness::{_data(f'{report.target}: {message}')}")
         lines.append(headline(report))

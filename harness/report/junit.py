@@ -32,9 +32,10 @@ def _suite(report: Report) -> ET.Element:
     failing = report.failures
     for finding in report.findings:
         _finding(suite, report, finding, fails=finding in failing)
-    if not report.findings:
+    stopped = report.outcome == "error" or report.error is not None
+    if stopped or not report.findings:
         case = _case(suite, report, report.command)
-        if report.outcome == "error":
+        if stopped:
             message = report.error or "interrupted before it ended"
             ET.SubElement(case, "error", type="error", message=_clean(message)).text = ""
         else:

@@ -24,7 +24,7 @@ def render_sarif(reports: Sequence[Report]) -> str:
         "rules": [_rule(code) for code in CODES.values()],
     }
     results = [_result(report, finding) for report in reports for finding in report.findings]
-    failed = [report for report in reports if report.outcome == "error"]
+    failed = [r for r in reports if r.outcome == "error" or r.error is not None]
     invocation: dict[str, Any] = {"executionSuccessful": not failed}
     if failed:
         invocation["toolExecutionNotifications"] = [

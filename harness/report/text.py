@@ -17,6 +17,7 @@ from harness.report.coverage import describe_compared, describe_tried, not_prove
 
 _STYLES = {"error": "1;31", "warning": "1;33", "ok": "1;32", "dim": "2", "name": "1"}
 _MESSAGES = {"F": "activation", "B": "gradient"}
+SHOWN_CONSEQUENCES = 3
 
 
 class _Paint:
@@ -51,11 +52,20 @@ def render_finding(finding: Finding, *, color: bool = False, width: int | None =
     lines += _columns(finding.operations)
     lines += _evidence(finding.details)
     lines += _labelled("cause:", _cause(finding), paint, width)
+    lines += _consequences(finding.details.get("followed_by", []), paint, width)
     lines += _labelled("help:", finding.help, paint, width)
     lines += _labelled("confirmed on:", ", ".join(finding.confirmed_on), paint, width)
     if finding.case:
         lines.append(f"{paint('name', 'replay:')} harness replay {shlex.quote(finding.case)}")
     return "\n".join(lines)
+
+
+def _consequences(followed: Sequence[str], paint: _Paint, width: int | None) -> Iterator[str]:
+    """Yield what came of it, the first few."""
+    for text in followed[:SHOWN_CONSEQUENCES]:
+        yield from _labelled("then:", text, paint, width)
+    if (more := len(followed) - SHOWN_CONSEQUENCES) > 0:
+        yield from _labelled("then:", f"{more} more that follow from it", paint, width)
 
 
 def _cause(finding: Finding) -> str | None:
@@ -149,6 +159,8 @@ def _labelled(label: str, text: str | None, paint: _Paint, width: int | None) ->
 
 def _summary(report: Report, paint: _Paint, width: int | None) -> Iterator[str]:
     yield headline(report, paint)
+    if report.error is not None and report.failures:
+        yield from _labelled("stopped:", report.error, paint, width)
     if report.cases.run == 0:
         return
     if report.command == "check":

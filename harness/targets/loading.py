@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
+from harness.targets.aside import step_aside
 from harness.targets.signature import TargetError, no_such_function
 
 _OURS = str(Path(__file__).resolve().parents[1]) + os.sep
@@ -85,6 +86,7 @@ class _Cache:
             self._forget()
         # Even for a module that is here already: its functions may import more.
         sys.path[:0] = [path for path in search if path not in sys.path[: len(search)]]
+        step_aside()
         if self._module is not None:
             return self._module
         before = set(sys.modules)
@@ -146,6 +148,7 @@ def _execute(path: str) -> types.ModuleType:
     name = _module_name(path)
     if "." in name:  # in a package: relative imports need it
         sys.path.insert(1, str(Path(path).parents[name.count(".")]))
+        step_aside()
         importlib.import_module(name.rpartition(".")[0])
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -177,6 +180,7 @@ def _module_name(path: str) -> str:
 def run_script(path: str) -> None:
     """Run a file as ``__main__``, as ``python file.py`` would; returns when it ends well."""
     sys.path.insert(0, str(Path(path).parent))
+    step_aside()
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=__builtins__)
     sys.modules["__main__"] = main

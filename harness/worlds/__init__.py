@@ -90,10 +90,12 @@ class World(Protocol):
         *,
         timeout: float,
         echo: Echo | None = None,
+        limit: float | None = None,
     ) -> Outcome:
         """Run ``program`` on ``world_size`` ranks; never raises for what a rank does.
 
-        ``timeout`` is seconds without any progress; ``echo`` gets (rank, line) of output live.
+        ``timeout`` is seconds without any progress, ``limit`` seconds in all: either ends the
+        case as ``timeout``. ``echo`` gets (rank, line) of output live.
         """
         ...
 

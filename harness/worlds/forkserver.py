@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import importlib
 import os
@@ -22,10 +23,11 @@ from collections.abc import Callable, Iterator
 
 from harness.warm import warm_torch
 
-REQUEST = struct.Struct("<c")
-REPLY = struct.Struct("<cii")  # kind, pid, exit status
+REQUEST = struct.Struct("<cI")  # what is wanted, the request's number
+REPLY = struct.Struct("<cIii")  # kind, the request's number, pid, exit status or error number
 RANK, STORE = b"R", b"S"
-FORKED, ENDED = b"F", b"E"
+FORKED, REFUSED, ENDED = b"F", b"N", b"E"
+DESCRIPTORS = {RANK: 4, STORE: 2}  # that go with a request
 _PR_SET_PDEATHSIG = 1
 _PRELOADED = (
     "cloudpickle",
@@ -61,6 +63,17 @@ def preload() -> None:
     instrument.install()
 
 
+def require_forkable() -> None:
+    """Leave, with a line that says so, when CUDA was initialised: no fork could use it."""
+    import torch
+
+    if torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork():
+        sys.exit(
+            "CUDA was initialised while torch was imported, and ranks made after that cannot use "
+            "it: look for a sitecustomize, .pth file or plugin of torch that does so"
+        )
+
+
 class ForkServer:
     """Serves one command until its socket closes."""
 
@@ -93,18 +106,30 @@ class ForkServer:
     def _request(self, inherited: list[int]) -> bool:
         try:
             data, fds, _, _ = socket.recv_fds(self._control, REQUEST.size, 8)
+            while data and len(data) < REQUEST.size:
+                data += self._control.recv(REQUEST.size - len(data))
         except ConnectionError:
             return False
         if not data:
             return False
+        kind, number = REQUEST.unpack(data)
         server = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            _child(data, fds, [*inherited, self._control.fileno()], server)
-        for fd in fds:
-            os.close(fd)
+        try:
+            if len(fds) < DESCRIPTORS[kind]:  # there was no room for them here
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            pid = os.fork()
+            if pid == 0:
+                _child(kind, fds, [*inherited, self._control.fileno()], server)
+        except OSError as error:
+            self._reply(REFUSED, number, 0, error.errno or errno.EAGAIN)
+            return True
+        finally:
+            for fd in fds:
+                os.close(fd)
+        with contextlib.suppress(OSError):  # as the child does: whichever of the two comes first
+            os.setpgid(pid, pid)
         self._children.add(pid)
-        self._reply(FORKED, pid, 0)
+        self._reply(FORKED, number, pid, 0)
         return True
 
     def _reap(self) -> None:
@@ -114,11 +139,11 @@ class ForkServer:
                 if done:
                     self._children.discard(pid)
                     kill_group(pid)  # what the rank itself had started
-                    self._reply(ENDED, pid, os.waitstatus_to_exitcode(status))
+                    self._reply(ENDED, 0, pid, os.waitstatus_to_exitcode(status))
 
-    def _reply(self, kind: bytes, pid: int, status: int) -> None:
+    def _reply(self, kind: bytes, number: int, pid: int, status: int) -> None:
         with contextlib.suppress(OSError):  # the command is gone: the next read says so
-            self._control.sendall(REPLY.pack(kind, pid, status))
+            self._control.sendall(REPLY.pack(kind, number, pid, status))
 
 
 def kill_group(pid: int) -> None:
@@ -127,7 +152,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _child(data: bytes, fds: list[int], inherited: list[int], server: int) -> None:
+def _child(kind: bytes, fds: list[int], inherited: list[int], server: int) -> None:
     """Become a rank or a store; never returns."""
     status = 1
     try:
@@ -138,7 +163,7 @@ def _child(data: bytes, fds: list[int], inherited: list[int], server: int) -> No
         for fd in inherited:
             os.close(fd)
         bodies: dict[bytes, Callable[[list[int]], int]] = {RANK: _rank, STORE: _store}
-        status = bodies[data](fds)
+        status = bodies[kind](fds)
     except BaseException:
         import traceback
 
@@ -203,12 +228,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with _leaving_with(parent):
         preload()
+    require_forkable()
     assert threading.active_count() == 1, "a fork keeps only the thread that forks"
     gc.collect()
     gc.freeze()  # ranks share these pages instead of copying them
     if os.getppid() != parent:
         return
-    control.sendall(REPLY.pack(FORKED, os.getpid(), 0))
+    control.sendall(REPLY.pack(FORKED, 0, os.getpid(), 0))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ForkServer(control).serve()
     os._exit(0)  # nothing is left to do, and taking torch down takes a second

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import os
+import resource
+import selectors
+import threading
 import time
-from multiprocessing.connection import Connection, wait
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -14,17 +19,20 @@ from harness.worlds import Echo, Outcome, Program, WorldError
 from harness.worlds.backends import Backend
 from harness.worlds.job import Job, torchrun_environment
 from harness.worlds.server import RankProcess, Server, StoreProcess
-from harness.worlds.watch import ServerGoneError, Watch
+from harness.worlds.watch import ServerGoneError, StoreGoneError, Watch
 
 IDLE_TIMEOUT_S = 10.0  # for a rank to destroy its group and be ready again
 EXIT_TIMEOUT_S = 3.0  # for a rank to run its exit handlers
+CLOSE_TIMEOUT_S = 10.0  # for a run in another thread to notice that its world is closed
+DESCRIPTORS_OF_A_RANK = 4  # that it needs here, one of them for its mapped memory
 
 
 class ProcessWorld:
     """Runs programs on real processes with one backend.
 
     Ranks that end well are used again, which makes a case cheap; those of a hung or failed case
-    are killed and replaced. Use it as a context manager, or :meth:`close` it.
+    are killed and replaced. Use it as a context manager, or :meth:`close` it. Threads may share
+    it: one runs while the others wait for their turn.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -35,15 +43,18 @@ class ProcessWorld:
         self._idle: list[RankProcess] = []
         self._cases = 0
         self._owner = os.getpid()
-        atexit.register(self.close)
+        self._lock = threading.RLock()
 
     def start(self) -> Server:
         """Start importing torch in the background; the first run waits for it."""
-        if self._server is not None and not self._server.alive:
-            self.close()
-        if self._server is None:
-            self._server = Server()
-        return self._server
+        with self._lock:
+            if self._server is not None and not self._server.alive:
+                self.close()
+            if self._server is None:
+                with self._descriptors(1):
+                    self._server = Server()
+                atexit.register(self.close)
+            return self._server
 
     def __enter__(self) -> Self:
         self.start()
@@ -64,8 +75,12 @@ class ProcessWorld:
         *,
         timeout: float,
         echo: Echo | None = None,
+        limit: float | None = None,
     ) -> Outcome:
-        """Run ``program`` on ``world_size`` ranks; WorldError where that cannot be done."""
+        """Run ``program`` on ``world_size`` ranks; WorldError where that cannot be done.
+
+        While another thread runs something on this world, this one waits for its turn.
+        """
         self._backend.require(world_size)
         try:
             pickled = dumps(program)
@@ -74,6 +89,18 @@ class ProcessWorld:
                 f"the program cannot be sent to its ranks: {error}; "
                 "leave out of it what cannot be pickled, or give it as file.py:function"
             ) from None
+        with self._lock, self._descriptors(world_size):
+            return self._run(program, pickled, world_size, timeout, limit, echo)
+
+    def _run(
+        self,
+        program: Program,
+        pickled: bytes,
+        world_size: int,
+        timeout: float,
+        limit: float | None,
+        echo: Echo | None,
+    ) -> Outcome:
         server = self.start()
         ranks: list[RankProcess] = []
         store: StoreProcess | None = None
@@ -83,7 +110,14 @@ class ProcessWorld:
             store = self._store_for(program)
             ranks = self._acquire(world_size, fresh=program.fresh)
             watch = Watch(
-                ranks, server, timeout=timeout, settle=settle, backend=self.name, echo=echo
+                ranks,
+                server,
+                store,
+                timeout=timeout,
+                limit=limit,
+                settle=settle,
+                backend=self.name,
+                echo=echo,
             )
             self._send(ranks, pickled, store.port)
             ending = watch.run()
@@ -93,13 +127,20 @@ class ProcessWorld:
             if ending == "finished" and not program.fresh:
                 self._release(ranks)
             else:
-                self._end(ranks, watch)
+                self._end(ranks, watch, server)
             watch.finish()
         except ServerGoneError:
             self.close()
             raise WorldError(
                 "the fork server was killed, and its ranks with it; run the command again"
             ) from None
+        except StoreGoneError:
+            raise WorldError(
+                "the key-value store of the ranks was killed; run the command again"
+            ) from None
+        except KeyboardInterrupt:
+            self.close()  # it may have struck anywhere, between a reply and its being noted too
+            raise
         finally:
             for rank in ranks:
                 if rank not in self._idle:
@@ -112,11 +153,20 @@ class ProcessWorld:
 
     def _store_for(self, program: Program) -> StoreProcess:
         """Return the shared store; a program that makes its own group gets one to itself."""
-        if program.init_group and self._store is not None and self._store.exit_status is None:
+        if self._store is not None and self._store.has_ended:
+            self._store.close()
+            self._store = None
+        if program.init_group and self._store is not None:
             return self._store
         store = StoreProcess()
-        self.start().make(store)
-        store.wait_ready()
+        try:
+            server = self.start()
+            server.make(store)
+            store.wait_ready(server)
+        except BaseException:
+            store.kill()
+            store.close()
+            raise
         if program.init_group:
             self._store = store
         return store
@@ -128,20 +178,54 @@ class ProcessWorld:
         for rank in [rank for rank in self._idle if rank.exit_status is not None]:
             self._idle.remove(rank)
             rank.close()
-        usable = [rank for rank in self._idle if not (fresh and rank.used)][:count]
-        ranks = [*usable, *(self._make() for _ in range(count - len(usable)))]
+        while len(usable := [r for r in self._idle if not (fresh and r.used)]) < count:
+            self._make()
+        ranks = usable[:count]
         self._idle = [rank for rank in self._idle if rank not in ranks]
         return ranks
 
-    def _make(self) -> RankProcess:
+    def _make(self) -> None:
+        """Add a rank to the idle ones; nothing of it is left when that fails."""
         rank = RankProcess()
-        self.start().make(rank)
-        return rank
+        try:
+            self.start().make(rank)
+        except BaseException:
+            rank.kill()
+            rank.close()
+            raise
+        self._idle.append(rank)
+
+    @contextlib.contextmanager
+    def _descriptors(self, count: int) -> Iterator[None]:
+        """Turn it into a WorldError that helps when file descriptors run out for ``count`` ranks.
+
+        A gloo rank has a connection to every other one, and some more of its own.
+        """
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        needed = 3 * count + 8
+        with contextlib.suppress(OSError):
+            idle = DESCRIPTORS_OF_A_RANK * len(self._idle)
+            ours = len(os.listdir("/dev/fd")) - idle  # noqa: PTH208
+            needed = max(needed, ours + DESCRIPTORS_OF_A_RANK * count + 8)
+        message = (
+            f"{count} {'rank needs' if count == 1 else 'ranks need'} about {needed} file "
+            f"descriptors, and {limit} are allowed; raise the limit (ulimit -n {2 * needed}) "
+            "or use fewer ranks"
+        )
+        if resource.RLIM_INFINITY != limit < needed:
+            raise WorldError(message)
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):
+                raise WorldError(message) from None
+            raise
 
     def _refill(self, count: int) -> None:
         """Have ranks ready for a next case of this size, forked while we go on."""
-        while len(self._idle) < count:
-            self._idle.append(self._make())
+        with contextlib.suppress(OSError):  # then the next case says what is wrong
+            while len(self._idle) < count:
+                self._make()
 
     def _send(self, ranks: list[RankProcess], program: bytes, port: int) -> None:
         self._cases += 1
@@ -164,24 +248,27 @@ class ProcessWorld:
 
     def _release(self, ranks: list[RankProcess]) -> None:
         """Have all ranks destroy their group, and keep those that are then ready."""
-        waiting = {rank.control: rank for rank in ranks}
-        for rank in ranks:
-            _tell(rank, "teardown")
         deadline = time.monotonic() + IDLE_TIMEOUT_S
-        while waiting and (left := deadline - time.monotonic()) > 0:
-            for control in wait(list(waiting), left):
-                assert isinstance(control, Connection)
-                rank = waiting.pop(control)
-                try:
-                    rank.control.recv()
-                except (EOFError, OSError):
-                    continue
-                rank.ring.read()
-                self._idle.append(rank)
+        with selectors.DefaultSelector() as waiting:
+            for rank in ranks:
+                _tell(rank, "teardown")
+                waiting.register(rank.control, selectors.EVENT_READ, rank)
+            while waiting.get_map() and (left := deadline - time.monotonic()) > 0:
+                for key, _ in waiting.select(left):
+                    rank = key.data
+                    try:
+                        is_idle = bool(rank.control.receive())
+                    except EOFError:
+                        waiting.unregister(key.fileobj)
+                        continue
+                    if is_idle:
+                        waiting.unregister(key.fileobj)
+                        rank.ring.read()
+                        self._idle.append(rank)
 
-    def _end(self, ranks: list[RankProcess], watch: Watch) -> None:
+    def _end(self, ranks: list[RankProcess], watch: Watch, server: Server) -> None:
         """Let the ranks that have ended leave by themselves, and kill the others."""
-        server, leaving = self.start(), []
+        leaving = []
         for rank, outcome in zip(ranks, watch.outcomes, strict=True):
             if outcome.finished or outcome.error is not None:
                 _tell(rank, "exit")
@@ -199,18 +286,31 @@ class ProcessWorld:
             outcome.exit_status = rank.exit_status
 
     def close(self) -> None:
-        """End every process of this world and return when they are gone."""
+        """End every process of this world and return when they are gone.
+
+        A run in another thread ends with a WorldError.
+        """
         if os.getpid() != self._owner:
             return  # a fork of the program that uses us
         atexit.unregister(self.close)
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        for rank in self._idle:
-            rank.close()
-        if self._store is not None:
-            self._store.close()
-        self._idle, self._store = [], None
+        server = self._server
+        is_mine = self._lock.acquire(blocking=False)
+        if not is_mine and server is not None:
+            server.kill()  # its watch notices, and gives way
+            is_mine = self._lock.acquire(timeout=CLOSE_TIMEOUT_S)
+        try:
+            server, self._server = self._server, None
+            if server is not None:
+                server.close()
+            idle, self._idle = self._idle, []
+            for rank in idle:
+                rank.close()
+            store, self._store = self._store, None
+            if store is not None:
+                store.close()
+        finally:
+            if is_mine:
+                self._lock.release()
 
 
 def _tell(rank: RankProcess, order: str) -> None:

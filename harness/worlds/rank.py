@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import faulthandler
 import os
 import pickle
 import random
-import signal
 import sys
 import threading
 import time
 import traceback
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,22 +21,27 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from harness import recorder as recording
+from harness.checkers.dragged import is_refusal_of_arguments
 from harness.frames import Frames
 from harness.recorder import WAITED, Recorder
 from harness.ring import Ring
+from harness.targets import aside
 from harness.trace import Frame, RankError
 from harness.worlds import Program, RankContext
 from harness.worlds.backends import BACKENDS, Backend
 from harness.worlds.job import Job
+from harness.worlds.leftovers import Leftovers
 
+_PIPELINE = str(Path(__file__).resolve().parents[2] / "pipeline") + os.sep
+_COMMS = f"{_PIPELINE}comms.py"
 GROUP_TIMEOUT = timedelta(days=1)  # the harness decides when a wait has been too long
 
 
 def serve(control_fd: int, ring_fd: int, stacks_fd: int, output_fd: int) -> int:
     """Run jobs until the command closes the connection; return the exit status."""
     _redirect(output_fd)
-    stacks = os.fdopen(stacks_fd, "w")
-    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True, chain=False)
+    leftovers = Leftovers(os.fdopen(stacks_fd, "w"))
+    aside.allow()
     control, ring = Connection(control_fd), Ring(ring_fd)
     stores = Stores()
     process = os.getpid()
@@ -56,8 +60,9 @@ def serve(control_fd: int, ring_fd: int, stacks_fd: int, output_fd: int) -> int:
             if dist.is_initialized():
                 dist.destroy_process_group()
             del recorder
-            if threading.active_count() > 1 or _has_children():
+            if threading.active_count() > 1 or _has_children() or aside.was_hidden():
                 return status  # something of the program goes on: not to be used again
+            leftovers.undo()
             control.send(("idle",))
         except (EOFError, OSError):
             return 0  # the command is gone
@@ -122,13 +127,17 @@ def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int,
                 timeout=GROUP_TIMEOUT,
                 **backend.init_options(job.rank),
             )
+            recorder.initialised()
         _seed(program.seed)
         recording.activate(recorder)
-        result = program.entry(
-            RankContext(job.rank, job.world_size, backend.device(job.rank), job.backend)
-        )
-        _join_threads()
-        backend.finish()
+        try:
+            result = program.entry(
+                RankContext(job.rank, job.world_size, backend.device(job.rank), job.backend)
+            )
+            _join_threads()
+            backend.finish()
+        finally:
+            aside.come_back()
         answer: tuple[Any, ...] = ("finished", pickle.dumps(result), time.monotonic_ns())
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
@@ -140,7 +149,7 @@ def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int,
         status = 1
         answer = ("raised", describe(error, recorder), time.monotonic_ns())
     if recorder is not None:
-        recorder.flush()
+        recorder.finish()
     recording.activate(None)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -158,6 +167,7 @@ def _join_threads() -> None:
 def _recorder(program: Program, job: Job, backend: Backend, ring: Ring) -> Recorder:
     return Recorder(
         ring,
+        rank=job.rank,
         world=job.world_size,
         delay_ms=program.delay_ms,
         seed=program.seed * 1009 + job.rank,
@@ -170,9 +180,6 @@ def _enter(job: Job, backend: Backend) -> None:
     """Take on the command's surroundings and torchrun's variables; nothing of an earlier case."""
     _open_streams()
     sys.argv = [""]
-    torch.set_default_dtype(torch.float32)
-    torch.set_grad_enabled(True)
-    torch.set_num_threads(1)
     os.environ.clear()
     os.environ.update(backend.environment(job.rank) | job.environment)
     sys.path[:] = job.path
@@ -196,13 +203,13 @@ def describe(error: BaseException, recorder: Recorder | None) -> RankError:
     kinds = [frames.kind(frame.f_code) for frame, _ in stack]
     own = [line for line, kind in zip(summary, kinds, strict=True) if kind is None]
     last = stack[-1][0].f_code.co_filename if stack else ""
-    in_comm = "c10d" in kinds or last.endswith("/pipeline/comms.py")
+    in_comm = "c10d" in kinds or last == _COMMS
     waited = getattr(error, WAITED, False)
     if isinstance(error, SyntaxError):  # its line is the user's, though no frame of it is
         own = own or [
             traceback.FrameSummary(str(error.filename), error.lineno or 0, "<module>", line="")
         ]
-    shown = own or [line for line in summary if "/pipeline/" in line.filename]
+    shown = own or [line for line in summary if line.filename.startswith(_PIPELINE)]
     text = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
     return RankError(
         type=type(error).__name__,
@@ -210,7 +217,7 @@ def describe(error: BaseException, recorder: Recorder | None) -> RankError:
         frames=tuple(Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in shown),
         time_ns=time.monotonic_ns(),
         in_comm=in_comm or waited,
-        refused=in_comm and not waited,
+        refused=in_comm and is_refusal_of_arguments(error, waited=waited),
         traceback=text,
     )
 

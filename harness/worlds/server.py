@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import os
 import selectors
 import signal
@@ -10,16 +12,26 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
-from multiprocessing.connection import Connection
 
 from harness.ring import DEFAULT_SIZE, Ring, shared_memory
 from harness.worlds import WorldError
-from harness.worlds.forkserver import ENDED, FORKED, RANK, REPLY, REQUEST, STORE, kill_group
+from harness.worlds.forkserver import (
+    ENDED,
+    FORKED,
+    RANK,
+    REFUSED,
+    REPLY,
+    REQUEST,
+    STORE,
+    kill_group,
+)
+from harness.worlds.link import Link
 
 START_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 2.0
 OUTPUT_KEPT = 64 * 1024  # characters of a rank's output
+OUTPUT_AT_ONCE = 16 * 1024  # bytes read in one call: others wait for their turn
+LINE_MOST = 64 * 1024  # bytes of a line; what is longer is passed on in parts
 
 
 class Child:
@@ -28,7 +40,9 @@ class Child:
     def __init__(self) -> None:
         self.pid: int | None = None
         self.exit_status: int | None = None
+        self.refused: str | None = None  # why the system did not make it
         self.doomed = False
+        self.for_child: list[int] = []
 
     def kill(self) -> None:
         """Kill it and what it started, now or as soon as its id is known."""
@@ -36,46 +50,66 @@ class Child:
         if self.pid is not None and self.exit_status is None:
             kill_group(self.pid)
 
+    def sent(self) -> None:
+        """Close our copies of what the child has now."""
+        while self.for_child:
+            os.close(self.for_child.pop())
+
+    def require(self) -> None:
+        """Raise WorldError when the system did not make it."""
+        if self.refused is not None:
+            raise WorldError(
+                f"the system refuses to start another process: {self.refused}; "
+                "end other programs, raise the limit (ulimit -u), or use fewer ranks"
+            )
+
 
 class RankProcess(Child):
     """A rank: its connection, its ring of events, its stacks and its output."""
 
     def __init__(self) -> None:
         super().__init__()
-        ours, theirs = socket.socketpair()
-        self.control = Connection(ours.detach())
-        ring_fd = shared_memory(DEFAULT_SIZE)
-        self.ring = Ring(ring_fd)
-        self.stacks_fd = shared_memory(0)
-        self.output_fd, output_end = os.pipe()
-        os.set_blocking(self.output_fd, False)
-        self.for_child = [theirs.detach(), ring_fd, self.stacks_fd, output_end]
+        with contextlib.ExitStack() as undo:  # when descriptors run out in the middle
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            undo.callback(theirs.close)
+            ring_fd = shared_memory(DEFAULT_SIZE)
+            undo.callback(os.close, ring_fd)
+            self.ring = Ring(ring_fd)
+            undo.callback(self.ring.close)
+            self.stacks_fd = shared_memory(0)
+            undo.callback(os.close, self.stacks_fd)
+            stacks_end = os.dup(self.stacks_fd)
+            undo.callback(os.close, stacks_end)
+            self.output_fd, output_end = os.pipe()
+            os.set_blocking(self.output_fd, False)
+            undo.pop_all()
+        self.control = Link(ours)
+        self.for_child = [theirs.detach(), ring_fd, stacks_end, output_end]
         self.used = False
         self.output = ""
         self._partial = b""
         self.output_open = True
+        self._is_closed = False
 
-    def sent(self) -> None:
-        """Close our copies of what the child has now."""
-        control, ring, _, output = self.for_child
-        for fd in (control, ring, output):
-            os.close(fd)
-        self.for_child = []
+    def read_output(self) -> list[str] | None:
+        """Take some of what the rank has printed; None when nothing is there.
 
-    def read_output(self) -> list[str]:
-        """Take what the rank has printed; return whole lines, keep the last of all."""
-        chunks = []
-        while self.output_open:
-            try:
-                data = os.read(self.output_fd, 1 << 16)
-            except BlockingIOError:
-                break
-            if not data:
-                self.output_open = False
-            chunks.append(data)
-        if not chunks:
-            return []
-        *lines, self._partial = (self._partial + b"".join(chunks)).split(b"\n")
+        Whole lines are returned, and the last of all is kept.
+        """
+        if not self.output_open:
+            return None
+        try:
+            data = os.read(self.output_fd, OUTPUT_AT_ONCE)
+        except BlockingIOError:
+            return None
+        if not data:
+            self.output_open = False
+            return None
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) >= LINE_MOST:
+            lines.append(self._partial)
+            self._partial = b""
         return self._keep(lines)
 
     def end_line(self) -> str | None:
@@ -85,7 +119,8 @@ class RankProcess(Child):
 
     def _keep(self, lines: list[bytes]) -> list[str]:
         text = [line.decode(errors="replace") for line in lines]
-        self.output = (self.output + "".join(f"{line}\n" for line in text))[-OUTPUT_KEPT:]
+        if text:
+            self.output = (self.output + "".join(f"{line}\n" for line in text))[-OUTPUT_KEPT:]
         return text
 
     def stack_dump(self) -> str:
@@ -107,11 +142,14 @@ class RankProcess(Child):
 
     def close(self) -> None:
         """Release all that belongs to this rank here; the rank itself ends with its connection."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.control.close()
         self.ring.close()
-        for fd in [self.stacks_fd, self.output_fd, *self.for_child[:2], *self.for_child[3:]]:
-            os.close(fd)
-        self.for_child = []
+        os.close(self.stacks_fd)
+        os.close(self.output_fd)
+        self.sent()
 
 
 class StoreProcess(Child):
@@ -119,28 +157,43 @@ class StoreProcess(Child):
 
     def __init__(self) -> None:
         super().__init__()
-        listener = socket.socket()
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(128)
-        self.port = int(listener.getsockname()[1])
-        self._control, theirs = socket.socketpair()
+        with contextlib.ExitStack() as undo:
+            listener = undo.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(128)
+            self.port = int(listener.getsockname()[1])
+            self.control, theirs = socket.socketpair()
+            undo.pop_all()
         self.for_child = [theirs.detach(), listener.detach()]
 
-    def sent(self) -> None:
-        """Close our copies of what the child has now."""
-        for fd in self.for_child:
-            os.close(fd)
-        self.for_child = []
-
-    def wait_ready(self) -> None:
-        """Return once the store answers."""
-        self._control.settimeout(START_TIMEOUT_S)
-        if self._control.recv(1) != b"!":
+    def wait_ready(self, server: Server) -> None:
+        """Return once the store answers; WorldError when it does not."""
+        self.control.settimeout(START_TIMEOUT_S)
+        try:
+            answer = self.control.recv(1)
+        except OSError:
+            answer = b""
+        if answer != b"!":
+            server.pump(0.1)
+            self.require()
             raise WorldError("the key-value store of the ranks did not start; try again")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone, by the server's word or because its connection is closed."""
+        if self.exit_status is not None:
+            return True
+        self.control.settimeout(0)
+        try:
+            return not self.control.recv(1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def close(self) -> None:
         """End the store."""
-        self._control.close()
+        self.control.close()
         self.sent()
 
 
@@ -149,37 +202,43 @@ class Server:
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
-        self._errors = os.fdopen(shared_memory(0), "w+b")
-        self._asked: deque[Child] = deque()
-        self._children: dict[int, Child] = {}
-        self._buffer = b""
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "import sys; sys.path[:] = sys.argv[3:]; "
-                "from harness.worlds.forkserver import main; main()",
-                str(theirs.fileno()),
-                str(os.getpid()),
-                *sys.path,
-            ],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=self._errors,
-            stderr=self._errors,
-            start_new_session=True,
-        )
-        theirs.close()
+        try:
+            self._errors = os.fdopen(shared_memory(0), "w+b")
+            self._asked: dict[int, Child] = {}
+            self._numbers = itertools.count(1)
+            self._children: dict[int, Child] = {}
+            self._buffer = b""
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    "import sys; sys.path[:] = sys.argv[3:]; "
+                    "from harness.worlds.forkserver import main; main()",
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    *sys.path,
+                ],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                start_new_session=True,
+            )
+        except BaseException:
+            self.socket.close()
+            raise
+        finally:
+            theirs.close()
         self._ready = False
 
     def wait_ready(self) -> None:
-        """Return once the server has imported torch."""
+        """Return once the server has imported torch; WorldError when it does not."""
         if self._ready:
             return
         self.socket.settimeout(START_TIMEOUT_S)
         try:
             hello = self.socket.recv(REPLY.size)
-        except TimeoutError:
+        except OSError:
             hello = b""
         if not hello:
             raise WorldError(f"the fork server did not start: {self._last_error()}")
@@ -197,14 +256,21 @@ class Server:
         return self.process.poll() is None
 
     def make(self, child: RankProcess | StoreProcess) -> None:
-        """Ask for a child; its id comes later, with :meth:`pump`."""
+        """Ask for a child; its id, or that it was refused, comes later, with :meth:`pump`."""
         self.wait_ready()
         kind = RANK if isinstance(child, RankProcess) else STORE
-        self._asked.append(child)
+        number = next(self._numbers)
+        self._asked[number] = child
         try:
-            socket.send_fds(self.socket, [REQUEST.pack(kind)], child.for_child)
-        except OSError:
+            socket.send_fds(self.socket, [REQUEST.pack(kind, number)], child.for_child)
+        except OSError as error:
+            del self._asked[number]
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):
+                raise
             raise WorldError("the fork server is gone; run the command again") from None
+        except BaseException:  # an interrupt: whether it was sent, nobody can say
+            child.doomed = True
+            raise
         child.sent()
 
     def pump(self, timeout: float = 0.0) -> bool:
@@ -225,19 +291,28 @@ class Server:
     def _take(self, data: bytes) -> None:
         self._buffer += data
         while len(self._buffer) >= REPLY.size:
-            kind, pid, status = REPLY.unpack(self._buffer[: REPLY.size])
+            kind, number, pid, status = REPLY.unpack(self._buffer[: REPLY.size])
             self._buffer = self._buffer[REPLY.size :]
             if kind == FORKED:
-                child = self._asked.popleft()
+                child = self._asked.pop(number)
                 child.pid = pid
                 self._children[pid] = child
                 if child.doomed:
                     child.kill()
+            elif kind == REFUSED:
+                child = self._asked.pop(number)
+                child.refused, child.exit_status = os.strerror(status), -signal.SIGKILL
             elif kind == ENDED and (ended := self._children.pop(pid, None)) is not None:
                 ended.exit_status = status
 
+    def kill(self) -> None:
+        """End the server at once, and with it all that it made; safe in any thread."""
+        self.process.kill()
+
     def close(self) -> None:
         """End the server and all that it made; return when they are gone."""
+        if not self._ready:
+            self.process.kill()  # it has made nothing yet, and importing torch takes seconds
         with contextlib.suppress(OSError):
             self.socket.close()
         try:

@@ -15,15 +15,21 @@ from harness.decode import Decoder
 from harness.frames import Frames
 from harness.trace import Frame, RankError, Status
 from harness.worlds import Echo, Ending, RankOutcome
-from harness.worlds.server import RankProcess, Server
+from harness.worlds.server import RankProcess, Server, StoreProcess
 
 POLL_S = 0.01
+OUTPUT_S = 0.02  # for one rank's output, before the others have their turn
+LAST_OUTPUT_S = 1.0  # for what a rank has printed by the end: what it started may go on
 FAULT_SETTLE_S = 0.5  # a fault is known and nothing moves any more
 FAILURE_GRACE_S = 10.0  # for the other ranks, after one has failed
 
 
 class ServerGoneError(Exception):
     """The fork server ended in the middle of a case."""
+
+
+class StoreGoneError(Exception):
+    """The store of the ranks ended in the middle of a case."""
 
 
 class Watch:
@@ -33,24 +39,29 @@ class Watch:
         self,
         ranks: list[RankProcess],
         server: Server,
+        store: StoreProcess,
         *,
         timeout: float,
+        limit: float | None = None,
         settle: float,
         backend: str,
         echo: Echo | None,
     ) -> None:
         self._ranks = ranks
         self._server = server
+        self._store = store
         self._timeout = timeout
+        self._until = float("inf") if limit is None else time.monotonic() + limit
         self._settle = settle
         self._backend = backend
         self._echo = echo
         self.decoder = Decoder(len(ranks))
         self.outcomes = [RankOutcome(rank) for rank in range(len(ranks))]
         self._written = [0] * len(ranks)
-        self._changed = time.monotonic()
+        self._changed = self._printed = time.monotonic()
         self._failed_at: float | None = None
-        self._judged = self._stuck = self._faulty = False
+        self._judged = self._stuck = False
+        self._faulty: bool | None = None  # not looked at yet
 
     def run(self) -> Ending:
         """Return how the case ended: at once when it is decided, else after the timeout."""
@@ -65,9 +76,24 @@ class Watch:
                     what, index = key.data
                     if not self._take(what, index):
                         selector.unregister(key.fileobj)
+                for index, rank in enumerate(self._ranks):
+                    rank.require()
+                    self._notice_death(index)
                 self._read_rings()
+                if self._store.has_ended:
+                    raise StoreGoneError
                 if (ending := self._decide()) is not None:
+                    if ending != "stuck":  # then nothing has come since it was looked at
+                        self._drain()
+                    if ending == "failed":
+                        self._look_at_the_store_again()
                     return ending
+
+    def _look_at_the_store_again(self) -> None:
+        """Raise StoreGoneError when the ranks failed because it is gone: they may be first."""
+        self._server.pump(0.02)
+        if self._store.has_ended:
+            raise StoreGoneError
 
     def _take(self, what: str, index: int) -> bool:
         """Take in one thing that happened; False when there will be no more of it."""
@@ -75,17 +101,22 @@ class Watch:
         if what == "server":
             if not self._server.pump():
                 raise ServerGoneError
-            for other in range(len(self._ranks)):
-                self._notice_death(other)
             return True
         if what == "output":
-            self.read_output(index)
+            if self.read_output(index):
+                self._printed = time.monotonic()
             return rank.output_open
+        return self._take_answer(rank, outcome)
+
+    def _take_answer(self, rank: RankProcess, outcome: RankOutcome) -> bool:
         try:
-            answer = rank.control.recv()
-        except (EOFError, OSError):
+            for answer in rank.control.receive():
+                self._answered(outcome, answer)
+        except EOFError:
             return False  # its end is told by the server, with its status
-        self._answered(outcome, answer)
+        except Exception as error:  # what it sent is not to be had here
+            at = time.monotonic_ns()
+            self._answered(outcome, ("raised", _unreadable(error, at), at))
         return True
 
     def _answered(self, outcome: RankOutcome, answer: tuple[Any, ...]) -> None:
@@ -111,22 +142,33 @@ class Watch:
         rank, outcome = self._ranks[index], self.outcomes[index]
         if rank.exit_status is None or outcome.exit_status is not None:
             return
+        self._take_answer(rank, outcome)  # its last word, if there is one
         self._drain()
         outcome.exit_status = rank.exit_status
         history = self.decoder.trace.ranks[index]
         if history.status is Status.RUNNING:
-            history.status, history.ended_ns = Status.DIED, time.monotonic_ns()
-            self._failed_at = self._failed_at or time.monotonic()
+            history.ended_ns = time.monotonic_ns()
+            if rank.exit_status == 0:  # os._exit(0): torchrun takes it for a good end as well
+                history.status, outcome.finished = Status.FINISHED, True
+            else:
+                history.status = Status.DIED
+                self._failed_at = self._failed_at or time.monotonic()
         self._touch()
 
-    def read_output(self, index: int) -> None:
-        """Take what a rank has printed and pass it on."""
-        for line in self._ranks[index].read_output():
-            if self._echo is not None:
-                self._echo(index, line)
+    def read_output(self, index: int, seconds: float = OUTPUT_S) -> bool:
+        """Take what a rank has printed and pass it on, for so long; return whether it had."""
+        rank, until, found = self._ranks[index], time.monotonic() + seconds, False
+        while (lines := rank.read_output()) is not None:
+            found = True
+            for line in lines:
+                if self._echo is not None:
+                    self._echo(index, line)
+            if time.monotonic() >= until:
+                break
+        return found
 
     def _touch(self) -> None:
-        self._changed, self._judged = time.monotonic(), False
+        self._changed, self._judged, self._faulty = time.monotonic(), False, None
 
     def _read_rings(self) -> None:
         written = [rank.ring.written for rank in self._ranks]
@@ -152,20 +194,28 @@ class Watch:
             finished = all(history.status is Status.FINISHED for history in trace.ranks)
             return "finished" if finished else "failed"
         quiet = time.monotonic() - self._changed
+        if time.monotonic() >= self._until:
+            return "timeout"
         if quiet < POLL_S:
             return None
         if not self._judged:
             self._drain()
             self._judged = True
             self._stuck = bool(find_stuck(trace, self._backend))
-            self._faulty = bool(standing_faults(trace, self._backend))
         if self._stuck and quiet >= self._settle:
             return "stuck"
-        if self._faulty and quiet >= FAULT_SETTLE_S:
+        if quiet >= FAULT_SETTLE_S and self._stands():
             return "stuck"
         if self._failed_at is not None and time.monotonic() - self._failed_at > FAILURE_GRACE_S:
             return "failed"
-        return "timeout" if quiet >= self._timeout else None
+        since_printed = time.monotonic() - self._printed
+        return "timeout" if min(quiet, since_printed) >= self._timeout else None
+
+    def _stands(self) -> bool:
+        """Whether there is an error that no rank can undo any more."""
+        if self._faulty is None:
+            self._faulty = bool(standing_faults(self.decoder.trace, self._backend))
+        return self._faulty
 
     def collect_stacks(self) -> None:
         """Ask every rank that still runs where it is."""
@@ -175,11 +225,10 @@ class Watch:
                 outcome.stack = parse_stacks(rank.stack_dump(), frames)
 
     def finish(self) -> None:
-        """Take in the last output."""
-        self._drain()
+        """Take in the last output; no events: what ranks do while they are killed is our doing."""
         for index, rank in enumerate(self._ranks):
             with suppress(OSError):
-                self.read_output(index)
+                self.read_output(index, LAST_OUTPUT_S)
             if (line := rank.end_line()) is not None and self._echo is not None:
                 self._echo(index, line)
             self.outcomes[index].output = rank.output

@@ -99,6 +99,7 @@ class Request:
     step: Step
     paired: bool = False
     source: int | None = None
+    partner: Request | None = None
 
 
 @dataclass
@@ -120,8 +121,17 @@ class Run:
         self.places = [Place() for _ in range(programs.world)]
         self._choices = choices
         self._open: list[Request] = []  # sends and receives not yet paired, by post order
+        self._receives: list[Request] = []
         self._barriers: dict[tuple[str, int], list[Request]] = {}
         self._counts: dict[tuple[int, str], int] = {}
+
+    def pairs(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Which receive, by its rank and number, took the message of which send."""
+        return {
+            (one.rank, one.op): (one.partner.rank, one.partner.op)
+            for one in self._receives
+            if one.partner is not None
+        }
 
     def movable(self) -> list[int]:
         """The ranks that can take a step."""
@@ -171,6 +181,8 @@ class Run:
                 post = getattr(teller, step.do)
                 op = post(step.peer, tag=step.tag, group=step.group)
                 request = place.requests[step.name] = Request(op, rank, step)
+                if step.do.endswith("recv"):
+                    self._receives.append(request)
                 self._pair(request)
                 if step.do in ("send", "recv"):
                     place.blocked = request
@@ -188,18 +200,24 @@ class Run:
                 each.paired = True
 
     def _pair(self, request: Request) -> None:
-        """Meet the oldest open counterpart; with wildcards, the oldest of a chosen kind."""
+        """Meet the oldest open counterpart, or the oldest of a chosen kind.
+
+        One from any source takes what any of the sources has sent. A message goes to a receive
+        posted for its source rather than to a later one from any source; to which of the two when
+        the other was posted first, depends on how long it was under way: then either may have it.
+        """
         fitting: dict[tuple[int, bool], Request] = {}
         for other in self._open:
-            if _fit(request, other):
-                fitting.setdefault((other.rank, other.step.peer is None), other)
+            wild = other.step.peer is None
+            if _fit(request, other) and not (wild and (other.rank, False) in fitting):
+                fitting.setdefault((other.rank, wild), other)
         if not fitting:
             self._open.append(request)
             return
         other = self._choices.choice(list(fitting.values()))
         self._open.remove(other)
         for one, two in ((request, other), (other, request)):
-            one.paired = True
+            one.paired, one.partner = True, two
             if one.step.peer is None:
                 members = self.programs.groups[one.step.group]
                 one.source = members.index(two.rank)
@@ -224,6 +242,7 @@ class Watcher:
         self._decoder = Decoder(run.programs.world)
         self._read = [0] * run.programs.world
         self.claims: list[tuple[int, tuple[int, bool]]] = []  # rank, its progress when read
+        self.met: list[tuple[tuple[int, int], tuple[int, int]]] = []  # a receive and its send
 
     def look(self, choices: random.Random, *, torn: bool = False) -> set[int]:
         """Read all ranks and return those that are stuck.
@@ -244,6 +263,11 @@ class Watcher:
                     self._run.move(choices.choice(movable))
         stuck = set(find_stuck(self._decoder.trace))
         self.claims += [(rank, seen[rank]) for rank in stuck]
+        self.met += [
+            ((op.rank, op.id), (op.match.rank, op.match.id))
+            for op in self._decoder.trace.operations()
+            if op.kind == "recv" and op.match is not None and not op.doubtful
+        ]
         return stuck
 
     def _new(self, rank: int) -> Iterable[tuple[int, tuple[object, ...]]]:

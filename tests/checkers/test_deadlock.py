@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.checkers.deadlock import check, find_stuck
+from harness.checkers.deadlock import before_failure, check, find_stuck
 from harness.findings import Finding
 from tests.checkers.builder import Story, stuck
 
@@ -354,3 +354,71 @@ def test_a_send_whose_handle_was_dropped_after_its_receive_was_posted_may_arrive
 
 def test_an_empty_trace_has_no_deadlock() -> None:
     assert check(Story(3).trace()) is None
+
+
+def test_a_rank_with_several_waits_is_told_by_the_one_that_is_in_the_circle() -> None:
+    story = Story(3)
+    story[2].finishes()
+    story[0].wait(story[0].irecv(2, tag=5, line=1), others=1, thread=1)
+    story[0].wait(story[0].irecv(1, line=2), others=1, thread=2)
+    story[1].recv(0, line=3)
+    finding = found(story)
+    assert (finding.code, finding.ranks) == ("deadlock", (0, 1))
+    assert [op.line for op in finding.operations] == [2, 3]
+
+
+def test_an_orphaned_wait_is_found_among_several_of_one_rank() -> None:
+    story = Story(3)
+    story[2].finishes()
+    story[1].raises()
+    story[0].wait(story[0].irecv(1, line=1), others=1, thread=1)
+    story[0].wait(story[0].irecv(2, line=2), others=1, thread=2)
+    finding = found(story)
+    assert (finding.code, [op.line for op in finding.operations]) == ("orphan-wait", [2])
+
+
+def test_a_rank_that_waits_for_itself_is_no_circle_of_several() -> None:
+    story = Story(2)
+    story[1].send(1)
+    assert found(story).message == "rank 1 waits for itself"
+
+
+def test_what_is_only_posted_ahead_under_another_tag_is_no_cause() -> None:
+    story = Story(2)
+    for rank in (0, 1):
+        story[rank].irecv(1 - rank, tag=9)  # for a message that comes later, with that tag
+        story[rank].send(1 - rank)
+    finding = found(story)
+    assert (finding.code, finding.cause) == ("deadlock", None)
+    assert "sends first" in finding.details["why"]
+
+
+def test_what_is_only_posted_ahead_in_another_group_is_no_cause() -> None:
+    story = Story(2, {"pair": [0, 1]})
+    for rank in (0, 1):
+        story[rank].irecv(1 - rank, group="pair")
+        story[rank].send(1 - rank)
+    assert found(story).cause is None
+
+
+def test_a_monitored_barrier_that_gave_up_on_a_rank_that_had_finished_is_orphaned() -> None:
+    story = Story(2)
+    story[0].collective("monitored_barrier")
+    story[1].finishes()
+    story[0].raises_from_wait()
+    story[0].raises()
+    finding = check(before_failure(story.trace(), [0]))
+    assert finding is not None
+    assert (finding.code, finding.ranks) == ("orphan-wait", (0,))
+    assert "monitored_barrier for rank 1, which has finished" in finding.message
+
+
+def test_a_monitored_barrier_that_a_late_rank_came_to_is_not_orphaned() -> None:
+    story = Story(2)
+    story[0].collective("monitored_barrier")
+    story[0].raises_from_wait()
+    story[0].raises()
+    story[1].collective("monitored_barrier")
+    story[1].raises_from_wait()
+    story[1].raises()
+    assert check(before_failure(story.trace(), [0, 1])) is None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from harness.checkers.deadlock import check, find_stuck
-from tests.checkers.rendezvous import Programs, Run, Watcher, moves, programs
+from tests.checkers.rendezvous import Programs, Run, Step, Watcher, moves, programs
 
 seeds = st.integers(0, 1000)
 
@@ -44,6 +44,59 @@ def test_no_rank_that_later_goes_on_is_ever_called_stuck(
     assert [claim for claim in watcher.claims if claim[1] != final[claim[0]]] == []
 
 
+TAKEN_BY_A_DROPPED_ONE = Programs(
+    (
+        (
+            Step("send", 1, group="pair", name=2),
+            Step("barrier"),
+            Step("send", 1, group="pair", name=4),
+            Step("barrier"),
+        ),
+        (
+            Step("irecv", None, group="pair", name=1),
+            Step("drop", name=1),
+            Step("irecv", 0, group="pair", name=2),
+            Step("barrier"),
+            Step("recv", 0, group="pair", name=4),
+        ),
+    ),
+    {"0": (0, 1), "pair": (0, 1)},
+)
+
+
+@given(programs(any_source=True), seeds)
+@settings(max_examples=300)
+@example(TAKEN_BY_A_DROPPED_ONE, 0)
+def test_what_met_for_certain_did_meet_whatever_takes_from_any_source(
+    what: Programs, seed: int
+) -> None:
+    """Waits come in any order, drops and failures among them."""
+    choices = random.Random(seed)
+    run = Run(what, choices)
+    watcher = Watcher(run)
+    for _ in moves(run, choices):
+        watcher.look(choices)
+    watcher.look(choices)
+    really = run.pairs()
+    assert [pair for pair in watcher.met if really.get(pair[0]) != pair[1]] == []
+    event(
+        "wildcards"
+        if any(s.do.endswith("recv") and s.peer is None for steps in what.steps for s in steps)
+        else "named only"
+    )
+
+
+@given(programs(), seeds)
+def test_where_every_source_is_named_all_that_met_is_certain(what: Programs, seed: int) -> None:
+    choices = random.Random(seed)
+    run = Run(what, choices)
+    watcher = Watcher(run)
+    for _ in moves(run, choices):
+        pass
+    watcher.look(choices)
+    assert dict(watcher.met) == run.pairs()
+
+
 @given(programs(), seeds)
 @settings(max_examples=60)
 def test_the_verdict_does_not_depend_on_the_order_of_reading(what: Programs, seed: int) -> None:
@@ -53,8 +106,8 @@ def test_the_verdict_does_not_depend_on_the_order_of_reading(what: Programs, see
         pass
     straight = find_stuck(run.story.trace())
     mixed = find_stuck(run.story.trace(shuffled=choices))
-    assert {rank: item.missing for rank, item in straight.items()} == {
-        rank: item.missing for rank, item in mixed.items()
+    assert {rank: [item.missing for item in waits] for rank, waits in straight.items()} == {
+        rank: [item.missing for item in waits] for rank, waits in mixed.items()
     }
 
 

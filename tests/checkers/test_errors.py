@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.case import Case
+from harness.checkers.dragged import is_refusal_of_arguments
 from harness.checkers.errors import check_errors, check_timeout
 from harness.findings import Finding
 from harness.judge import judge
@@ -176,3 +179,114 @@ def test_every_finding_bears_the_case_that_replays_it() -> None:
     case = Case("program.py:step", 2, seed=7)
     (finding,) = judge(outcome(Story(2), {0: error("mine", 1)}), case)
     assert finding.case == str(case)
+
+
+def suspected_deadlock(**wait: Any) -> Story:
+    story = Story(2)
+    story[0].recv(1, line=3)
+    story[1].wait(story[1].irecv(0, line=4), **wait)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("wait", "reason"),
+    [({"others": 1}, "rank 1 has another thread, which may still post"),
+     ({"gives_up": True}, "rank 1's wait has a timeout of its own")],
+)  # fmt: skip
+def test_a_circle_that_is_not_proved_is_a_timeout_that_says_what_it_looks_like(
+    wait: dict[str, Any], reason: str
+) -> None:
+    finding = judged(outcome(suspected_deadlock(**wait), ending="timeout"))
+    assert (finding.code, finding.ranks) == ("timeout", (0, 1))
+    assert "it looks as if ranks 0 and 1 wait for each other" in finding.message
+    assert f"that is no proof, for {reason}" in finding.message
+    suspected = finding.details["suspected"]
+    assert suspected["code"] == "deadlock"
+    assert [op["line"] for op in suspected["operations"]] == [3, 4]
+    assert [op.line for op in finding.operations] == [3, 4]
+
+
+def test_an_orphan_that_is_not_proved_is_a_timeout_too() -> None:
+    story = Story(3)
+    story[1].finishes()
+    story[0].wait(story[0].irecv(1, line=3), others=1)
+    finding = judged(outcome(story, ending="timeout"))
+    assert finding.code == "timeout"
+    assert finding.details["suspected"]["code"] == "orphan-wait"
+    assert [op.rank for op in finding.operations] == [0, 2], "every rank that still runs"
+
+
+def test_a_circle_that_is_proved_stays_a_deadlock_when_time_has_run_out() -> None:
+    assert judged(outcome(suspected_deadlock(), ending="timeout")).code == "deadlock"
+
+
+def test_waits_that_an_exception_has_broken_off_are_the_deadlock_that_they_were() -> None:
+    story = Story(2)
+    for rank in (0, 1):
+        story[rank].wait(story[rank].irecv(1 - rank), gives_up=True)
+    for rank in (0, 1):
+        story[rank].raises_from_wait()
+    late = "Timed out waiting 1000ms for recv operation to complete"
+    errors = {rank: error(late, 9, in_comm=True) for rank in (0, 1)}
+    assert judged(outcome(story, errors)).code == "deadlock"
+
+
+class DistError(RuntimeError):
+    """Stands for torch's."""
+
+    __module__ = "torch.distributed"
+
+
+class DistBackendError(DistError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("raised", "waited", "refused"),
+    [
+        (RuntimeError("Tag must be nonnegative"), False, True),
+        (RuntimeError("tensor is not contiguous"), False, True),
+        (RuntimeError("writev: Broken pipe"), False, False),
+        (RuntimeError("Connection closed by peer"), False, False),
+        (RuntimeError("Timed out waiting 1000ms for recv operation"), False, False),
+        (RuntimeError("[Rank 0]: Rank 1 failed to pass monitoredBarrier in 1 ms"), False, False),
+        (DistBackendError("the store is gone"), False, False),
+        (TimeoutError("too late"), False, False),
+        (RuntimeError("Tag must be nonnegative"), True, False),
+        (ValueError("Invalid destination rank"), True, True),
+        (TypeError("Expected timeout argument to be of type datetime.timedelta"), True, True),
+    ],
+    ids=str,
+)
+def test_only_what_refuses_an_argument_is_a_refusal(
+    raised: Exception, waited: bool, refused: bool
+) -> None:
+    assert is_refusal_of_arguments(raised, waited=waited) is refused
+
+
+def test_a_broken_pipe_at_post_is_dragged_along_by_the_rank_that_was_killed() -> None:
+    broken = error("writev [127.0.0.1]:22427: Broken pipe", 5, in_comm=True)
+    finding = judged(outcome(Story(3), {0: broken, 1: broken}, {2: -9}))
+    assert (finding.code, finding.ranks) == ("rank-death", (2,))
+
+
+def test_a_monitored_barrier_that_came_too_late_names_the_rank_in_torchs_words() -> None:
+    words = "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 1000 ms"
+    errors = {
+        0: error(words, 5, in_comm=True),
+        1: error("[Rank 1]: Rank 1 successfully reached monitoredBarrier, but …", 9, in_comm=True),
+    }
+    finding = judged(outcome(Story(2), errors))
+    assert finding.code == "rank-error"
+    assert words in finding.message
+
+
+def test_the_same_consequence_is_named_once() -> None:
+    story = Story(2)
+    for number in range(3):
+        story[0].send(1, shape=(8,), line=1, tag=number)
+        story[1].recv(0, shape=(4,), line=2, tag=number)
+        story[0].back()
+        story[1].back()
+    case = outcome(story, {0: error("mine", 10**6)})
+    assert judged(case).details["followed_by"] == ["rank-error: rank 0 raised RuntimeError: mine"]

@@ -53,6 +53,9 @@ def test_where_there_is_no_majority_all_are_named() -> None:
             {"kind": "all_to_all_single", "shape": (9,)},
         ],
         [{"kind": "all_gather"}, {"kind": "all_gather_into_tensor"}],
+        [{"kind": "reduce_scatter"}, {"kind": "reduce_scatter_tensor"}],
+        [{"kind": "all_to_all"}, {"kind": "all_to_all_single"}],
+        [{"kind": "all_reduce"}, {"kind": "all_reduce_coalesced"}],
         [{"kind": "barrier", "dtype": ""}, {"kind": "barrier", "dtype": "", "line": 99}],
     ],
 )
@@ -66,6 +69,17 @@ def test_the_first_mismatch_by_the_clock_comes_first() -> None:
         story[0].collective("all_reduce", shape=shape)
         story[1].collective("all_reduce", shape=(5,))
     assert [f.details["number"] for f in check_collectives(story.trace())] == [0, 2]
+
+
+def test_a_mismatch_is_there_from_the_moment_the_second_value_is_posted() -> None:
+    story = Story(4)
+    ops = [
+        story[rank].collective("all_reduce", shape=(5 if rank == 3 else 4,))
+        for rank in (0, 3, 1, 2)
+    ]
+    trace = story.trace()
+    (finding,) = check_collectives(trace)
+    assert finding.time_ns == trace.ranks[3].ops[ops[1]].posted_ns
 
 
 def test_a_group_that_not_all_have_come_to_is_compared_as_far_as_they_have() -> None:

@@ -28,6 +28,7 @@ class FakeWorld:
         *,
         timeout: float,
         echo: Callable[[int, str], None] | None = None,
+        limit: float | None = None,
     ) -> Outcome:
         self.programs.append(program)
         if self.interrupt:

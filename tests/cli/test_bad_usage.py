@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -146,3 +147,57 @@ def test_a_fault_of_ours_is_one_line_too(
     )
     monkeypatch.setenv("HARNESS_DEBUG", "1")
     assert "in fail" in harness("check", "1f1b").stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [("check 1f1b --format json --wrld 2", "1f1b"),
+     ("check --format=json mine.py:stp", "mine.py:stp"),
+     ("run -q -n 2 --format json nothing.py", "nothing.py"),
+     ("check 1f1b --format json -o nowhere/report.json", "1f1b")],
+)  # fmt: skip
+def test_a_report_by_machine_is_one_that_says_the_error(
+    harness: Callable[..., Any], words: str, target: str
+) -> None:
+    ended = harness(*words.split())
+    report = json.loads(ended.stdout)
+    assert ended.status == 2
+    assert ended.stderr == f"error: {report['error']}\n"
+    assert (report["schema"], report["outcome"], report["findings"]) == (1, "error", [])
+    assert report["target"] == target
+
+
+def test_what_a_world_cannot_do_is_in_the_report_too(
+    harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    def refuse(backend: str) -> None:
+        raise WorldError("backend nccl: 4 ranks need 4 GPUs and 0 are visible")
+
+    monkeypatch.setattr("harness.worlds.open_world", refuse)
+    words = ("check", "1f1b", "--backend", "nccl", "--format", "json", "-o", "report.json")
+    ended = harness(*words)
+    report = json.loads((folder / "report.json").read_text())
+    assert (ended.status, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert (report["target"], report["backend"], report["outcome"]) == ("1f1b", "nccl", "error")
+    assert "need 4 GPUs" in report["error"]
+
+
+def test_a_programs_own_arguments_ask_for_no_report(harness: Callable[..., Any]) -> None:
+    assert harness("run", "nothing.py", "-n", "2", "--", "--format", "json").stdout == ""
+
+
+def test_the_targets_before_a_world_that_fails_keep_their_reports(
+    harness: Callable[..., Any], campaign: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_the_second(target: Any, *args: Any, **options: Any) -> Any:
+        if target.text == "gpipe":
+            raise WorldError("the fork server was killed")
+        return campaign(target, *args, **options)
+
+    monkeypatch.setattr("harness.fuzz.campaign", fail_the_second)
+    ended = harness("check", "naive", "gpipe", "1f1b")
+    assert ended.status == 2
+    assert "naive: no finding" in ended.stdout
+    assert "gpipe: error: the fork server was killed" in ended.stdout
+    assert "1f1b: no finding" in ended.stdout

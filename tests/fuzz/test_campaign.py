@@ -173,6 +173,70 @@ def test_a_world_that_cannot_run_passes_through(running: Callable[..., Report]) 
         running(verdict)
 
 
+def test_a_world_that_fails_once_costs_nothing(running: Callable[..., Report]) -> None:
+    failed: list[Case] = []
+
+    def verdict(case: Case, fresh: bool) -> list[Finding]:
+        if case.world == 4 and not failed:
+            failed.append(case)
+            raise WorldError("the fork server was killed")
+        return []
+
+    report = running(verdict)
+    assert failed
+    assert report.ok
+    assert report.cases.run == 40
+
+
+def test_a_world_that_fails_for_good_leaves_what_was_found_so_far(
+    running: Callable[..., Report],
+) -> None:
+    def verdict(case: Case, fresh: bool) -> list[Finding]:
+        if case.world >= 5:
+            raise WorldError("the fork server was killed")
+        return [finding()] if case.world > 1 else []
+
+    report = running(verdict)
+    assert [found.code for found in report.findings] == ["deadlock"]
+    assert report.error == f"the fork server was killed (after {report.cases.run} cases)"
+    assert 0 < report.cases.run < 40
+    assert report.exit_code == 1
+    assert "stopped: the fork server was killed" in str(report)
+
+
+def test_a_world_that_fails_for_good_after_clean_cases_is_no_clean_check(
+    running: Callable[..., Report],
+) -> None:
+    def verdict(case: Case, fresh: bool) -> list[Finding]:
+        if case.world >= 5:
+            raise WorldError("the fork server was killed")
+        return []
+
+    report = running(verdict)
+    assert report.cases.clean == report.cases.run > 0
+    assert (report.outcome, report.exit_code) == ("error", 2)
+
+
+def test_a_warning_that_does_not_come_again_is_dropped(running: Callable[..., Report]) -> None:
+    warning = finding("buffer-overwrite").with_(severity="warning")
+    report = running(lambda case, fresh: [] if fresh else [warning])
+    assert report.findings == []
+    assert report.ok
+
+
+def test_a_warning_is_worth_a_handful_of_cases_only(running: Callable[..., Report]) -> None:
+    asked: list[Case] = []
+
+    def verdict(case: Case, fresh: bool) -> list[Finding]:
+        asked.append(case)
+        # Each case that is tried to make it smaller fails to show it.
+        return [finding("unawaited-request").with_(severity="warning")] if case == asked[0] else []
+
+    report = running(verdict, Limits(cases=1))
+    assert len(report.findings) == 1
+    assert len(asked) <= 10
+
+
 def test_warnings_are_reported_and_do_not_fail_a_case(running: Callable[..., Report]) -> None:
     report = running(lambda case, fresh: [finding().with_(severity="warning")])
     assert report.ok
@@ -195,6 +259,41 @@ def test_roots_are_told_apart_by_code_and_line_not_by_numbers() -> None:
     assert not here.same(Root.of(finding("orphan-wait", 10)))
     here.merge(there)
     assert here.same(there)
+
+
+def at(*lines: int, cause: str | None = None, code: str = "gradient-mismatch") -> Root:
+    where = tuple(Operation(0, "recv", "step.py", line, "step", "blocked") for line in lines)
+    return Root.of(Finding(code, "m", "h", (0,), where, cause=cause))
+
+
+def test_a_helper_that_all_messages_go_through_makes_no_root_of_two() -> None:
+    assert not at(5, 20).same(at(5, 30))
+    assert at(5, 20).same(at(20))
+    assert at(20).same(at(5, 20))
+
+
+def test_a_root_does_not_grow_by_what_is_taken_for_it() -> None:
+    root = at(5)
+    root.merge(at(5, 20))
+    assert root.same(at(5, 20))
+    assert not root.same(at(20)), "of which only a larger set of lines is shown to be the same"
+
+
+def test_two_causes_shown_at_one_line_are_two_roots() -> None:
+    assert not at(5, cause="scale:2").same(at(5, cause="missing-microbatch:1"))
+    assert at(5, cause="scale:2").same(at(5, cause="scale:4"))
+    assert at(5, cause="scale:2").same(at(5, cause="unknown"))
+    assert not at(5, cause="scale:2").same(at(5, cause="unknown"), strictly=True)
+
+
+def test_two_gradient_faults_at_one_line_are_two_findings(running: Callable[..., Report]) -> None:
+    def verdict(case: Case, fresh: bool) -> list[Finding]:
+        uneven = (case.batch or 0) % (case.chunks or 1)
+        cause = "missing-microbatch:0" if uneven else f"scale:{case.chunks}"
+        return [finding("gradient-mismatch", 5, cause)]
+
+    causes = sorted(str(found.cause) for found in running(verdict).findings)
+    assert [cause.partition(":")[0] for cause in causes] == ["missing-microbatch", "scale"]
 
 
 def test_a_root_without_a_line_is_told_by_its_code() -> None:

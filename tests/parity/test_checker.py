@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from harness.case import Case
 from harness.checkers.parity import check, examine, explain_none_gradient
+from harness.execute import verdict_on
 from harness.findings import Finding
 from harness.parity.program import Step
+from harness.parity.reference import Columns, Reference
 from harness.targets import Target
 from tests.parity import planted_steps as planted
 from tests.parity.threads_world import STEP, results, run
@@ -168,15 +172,48 @@ def test_values_that_are_not_finite_are_a_mismatch() -> None:
     assert finding.operations[0].rank == 1
 
 
-def test_a_step_that_returns_no_loss_is_compared_without_one() -> None:
+def test_a_step_that_returns_no_loss_breaks_its_contract() -> None:
     def silent(stage: Any, comms: Any, batch: Any, chunks: int) -> None:
         planted.right()(stage, comms, batch, chunks)
 
     case = case_of()
-    found, verdict = examine(case, run(case, silent), STEP)
-    assert found == []
+    (finding,), verdict = examine(case, run(case, silent), STEP)
     assert verdict is not None
     assert verdict.losses == 0
+    assert (finding.code, finding.ranks) == ("loss-mismatch", (case.world - 1,))
+    assert "returned no loss" in finding.message
+    assert finding.operations[0].file == planted.__file__
+
+
+def test_a_wrong_gradient_comes_before_a_loss_that_was_not_returned() -> None:
+    def silent(stage: Any, comms: Any, batch: Any, chunks: int) -> None:
+        planted.not_divided()(stage, comms, batch, chunks)
+
+    assert only(case_of(), silent).cause == "scale:4"
+
+
+def test_a_monolith_that_is_not_finite_counts_as_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = case_of()
+    outcome = run(case, planted.right())
+
+    def diverged(reference: Reference, rows: Any, targets: Any = None) -> Columns:
+        columns = whole(reference, rows, targets)
+        return replace(columns, gradients=columns.gradients * math.nan)
+
+    whole = Reference.columns
+    monkeypatch.setattr(Reference, "columns", diverged)
+    monkeypatch.setattr(
+        "harness.parity.reference._initial_columns", lambda w, rows: diverged(Reference(w), rows)
+    )
+    found, verdict = examine(case, outcome, STEP)
+    assert found == []
+    assert verdict is not None
+    assert not verdict.compared
+    result = verdict_on(STEP, case, outcome)
+    assert not result.compared
+    assert not result.bitwise
 
 
 @pytest.mark.parametrize(

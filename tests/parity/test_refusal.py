@@ -38,6 +38,43 @@ def test_the_targets_own_valueerror_is_a_refusal() -> None:
     assert is_refusal(caught(refuse, None, None, Batch(3, None, None), 2))
 
 
+def no_such_element(chunks: int) -> int:
+    return [1, 2].index(chunks)
+
+
+def unpacks(values: Any) -> Any:
+    a, b = values
+    return a, b
+
+
+def raises_inside(chunks: int) -> None:
+    try:
+        with torch.no_grad():
+            if chunks:
+                raise ValueError("no chunks, please")
+    finally:
+        chunks += 1
+
+
+def raises_in_place_of(chunks: int) -> None:
+    try:
+        no_such_element(chunks)
+    except ValueError:
+        raise ValueError(f"{chunks} chunks cannot be") from None
+
+
+@pytest.mark.parametrize("function", [raises_inside, raises_in_place_of])
+def test_a_raise_statement_is_a_refusal_wherever_it_stands(function: Any) -> None:
+    assert is_refusal(caught(function, 3))
+
+
+@pytest.mark.parametrize(
+    ("function", "given"), [(no_such_element, 3), (unpacks, [1, 2, 3]), (unpacks, [1]), (int, "x")]
+)
+def test_a_valueerror_of_a_builtin_is_an_error_of_the_target(function: Any, given: Any) -> None:
+    assert not is_refusal(caught(lambda: function(given)))
+
+
 def test_the_models_checks_of_shapes_are_refusals() -> None:
     assert is_refusal(caught(chunk_sizes, 2, 3))
 

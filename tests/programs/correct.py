@@ -2,6 +2,7 @@
 
 # mypy: ignore-errors
 
+import _thread
 import datetime
 import threading
 import time
@@ -153,3 +154,91 @@ def a_thread_goes_on_after_the_end(rank, world_size):
     else:
         late = threading.Thread(target=lambda: (time.sleep(0.3), dist.send(torch.ones(3), 0)))
         late.start()
+
+
+def sends_one_half_and_changes_the_other(rank, world_size):
+    """Two buffers in one storage: a change of the one is none of the other."""
+    buffers = torch.zeros(2, 4)
+    if rank == 0:
+        work = dist.isend(buffers[0], 1)
+        buffers[1].add_(2)
+        work.wait()
+    else:
+        work = dist.irecv(buffers[0], 0)
+        buffers[1].add_(2)
+        work.wait()
+
+
+def sends_from_a_callback(rank, world_size):
+    """A future's callback runs on a thread of the backend's."""
+    tensor = torch.ones(1)
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+
+        def send(future):
+            time.sleep(0.5)
+            dist.send(tensor, 1)
+
+        done = work.get_future().then(send)
+        dist.recv(torch.empty(1), 1)
+        done.wait()
+    else:
+        dist.all_reduce(torch.ones(1))
+        dist.recv(torch.empty(1), 0)
+        dist.send(tensor, 0)
+
+
+def sends_from_a_thread_below_threading(rank, world_size):
+    """A thread that the threading module does not know."""
+    if rank == 0:
+
+        def send():
+            time.sleep(0.5)
+            dist.send(torch.ones(1), 1)
+
+        _thread.start_new_thread(send, ())
+        dist.recv(torch.empty(1), 1)
+    else:
+        dist.recv(torch.empty(1), 0)
+        dist.send(torch.ones(1), 0)
+
+
+def lets_a_group_time_out(rank, world_size):
+    """A probe: nobody answers in the group made for it, and the program goes on."""
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=0.5))
+    if rank == 0:
+        try:
+            dist.recv(torch.empty(1), 1, group=group)
+        except RuntimeError:
+            dist.send(torch.ones(1), 1)
+    else:
+        dist.recv(torch.empty(1), 0)
+
+
+def makes_a_group_of_its_members_only(rank, world_size):
+    """Three ranks, of which two make a group and tell nobody."""
+    if rank < 2:
+        dist.all_reduce(torch.ones(1), group=dist.new_group([0, 1]))
+
+
+def joins_with_uneven_batches(rank, world_size):
+    """DDP's join: a rank that has ended shadows the collectives that the others issue from C++."""
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Linear(4, 4), find_unused_parameters=True
+    )
+    with model.join():
+        for _ in range(2 + 2 * rank):
+            model(torch.ones(2, 4)).sum().backward()
+
+
+def mixes_functional_collectives(rank, world_size):
+    """The same collective, on one rank by an operator that never comes by Python."""
+    operators = torch.ops._c10d_functional
+    for _ in range(2):
+        if rank == 0:
+            value = operators.all_reduce(torch.ones(3), "sum", dist.group.WORLD.group_name)
+            operators.wait_tensor(value)
+        else:
+            dist.all_reduce(torch.ones(3))
+    dist.barrier()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -84,6 +85,11 @@ def returns_what_cannot_be_unpickled(rank, world_size):
 
 
 def sleeps(rank, world_size):
+    time.sleep(3600)
+
+
+def tells_its_id_and_sleeps(rank, world_size):
+    print(os.getpid(), flush=True)
     time.sleep(3600)
 
 
@@ -188,6 +194,11 @@ def state_of_the_process(rank, world_size):
         "dtype": str(torch.get_default_dtype()),
         "grad": torch.is_grad_enabled(),
         "threads": torch.get_num_threads(),
+        "device": str(torch.get_default_device()),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "filters": len(warnings.filters),
+        "handlers": [str(signal.getsignal(n)) for n in (signal.SIGUSR1, signal.SIGTERM)],
+        "timer": signal.getitimer(signal.ITIMER_REAL)[0],
         "pid": os.getpid(),
     }
 
@@ -205,5 +216,11 @@ def soils_the_process(rank, world_size):
     torch.set_default_dtype(torch.float64)
     torch.set_grad_enabled(False)
     torch.set_num_threads(2)
+    torch.set_default_device("meta")
+    torch.use_deterministic_algorithms(True)
+    warnings.simplefilter("error")
+    for number in (signal.SIGUSR1, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    signal.alarm(3600)
     sys.stdout = Path(os.devnull).open("w")
     return os.getpid()

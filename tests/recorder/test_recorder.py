@@ -22,11 +22,7 @@ class Handle:
         return 2
 
 
-class Group:
-    group_name = "g"
-
-    def size(self) -> int:
-        return 3
+GROUP = "all"  # a meeting of all ranks
 
 
 def recorder() -> tuple[Recorder, Events]:
@@ -34,10 +30,10 @@ def recorder() -> tuple[Recorder, Events]:
     return Recorder(sink, world=3), sink
 
 
-def post(rec: Recorder, kind: str = "send", **more: Any) -> int:
+def post(rec: Recorder, kind: str = "send", **more: Any) -> int | None:
     # post looks two frames up: past the wrapper that calls it
-    def wrapper() -> int:
-        return rec.post(kind, Group(), **({"peer": 1} | more))
+    def wrapper() -> int | None:
+        return rec.post(kind, GROUP, **({"peer": 1} | more))
 
     return wrapper()
 
@@ -63,7 +59,7 @@ def test_what_posts_alike_have_in_common_is_written_once() -> None:
 def test_a_handle_that_is_waited_for_is_done() -> None:
     rec, sink = recorder()
     work = Handle()
-    rec.attach(post(rec), work)
+    rec.attach(post(rec), work, GROUP)
     assert rec.wait(work, lambda: "result", gives_up=False) == "result"
     del work
     rec.flush()
@@ -72,7 +68,7 @@ def test_a_handle_that_is_waited_for_is_done() -> None:
 
 def test_a_handle_that_is_lost_is_dropped() -> None:
     rec, sink = recorder()
-    rec.attach(post(rec), Handle())
+    rec.attach(post(rec), Handle(), GROUP)
     rec.flush()
     assert letters(sink) == "PX"
     assert sink.history().ops[0].state is State.DROPPED
@@ -80,7 +76,7 @@ def test_a_handle_that_is_lost_is_dropped() -> None:
 
 def test_a_drop_is_written_before_what_comes_after_it() -> None:
     rec, sink = recorder()
-    rec.attach(post(rec), Handle())
+    rec.attach(post(rec), Handle(), GROUP)
     post(rec)
     assert letters(sink) == "PXP"
     times = [event[1] for event in sink.events if event[0] in "PX"]
@@ -90,7 +86,7 @@ def test_a_drop_is_written_before_what_comes_after_it() -> None:
 def test_a_handle_whose_wait_raised_may_be_lost() -> None:
     rec, sink = recorder()
     work = Handle()
-    rec.attach(post(rec), work)
+    rec.attach(post(rec), work, GROUP)
     with pytest.raises(RuntimeError):
         rec.wait(work, fail, gives_up=False)
     del work
@@ -101,7 +97,7 @@ def test_a_handle_whose_wait_raised_may_be_lost() -> None:
 def test_a_handle_whose_future_was_taken_may_be_lost() -> None:
     rec, sink = recorder()
     work = Handle()
-    rec.attach(post(rec), work)
+    rec.attach(post(rec), work, GROUP)
     rec.escape(work)
     del work
     rec.flush()
@@ -111,7 +107,7 @@ def test_a_handle_whose_future_was_taken_may_be_lost() -> None:
 def test_a_handle_that_is_known_to_have_ended_may_be_lost() -> None:
     rec, sink = recorder()
     work = Handle()
-    rec.attach(post(rec), work)
+    rec.attach(post(rec), work, GROUP)
     rec.completed(work)
     rec.wait(work, lambda: None, gives_up=False)  # waiting once more is nothing new
     del work
@@ -122,7 +118,7 @@ def test_a_handle_that_is_known_to_have_ended_may_be_lost() -> None:
 def test_a_receive_from_any_source_says_who_sent() -> None:
     rec, sink = recorder()
     work = Handle()
-    rec.attach(post(rec, "recv", peer=None, any_source=True), work, any_source=True)
+    rec.attach(post(rec, "recv", peer=None, any_source=True), work, GROUP, any_source=True)
     rec.completed(work)
     (op,) = sink.history().ops.values()
     assert op.source == 2
@@ -132,7 +128,7 @@ def test_the_operations_of_a_batch_share_a_handle() -> None:
     rec, sink = recorder()
     rec.begin_batch()
     for _ in range(2):
-        rec.attach(post(rec), None)
+        rec.attach(post(rec), None, GROUP)
     work = Handle()
     rec.end_batch(work)
     rec.wait(work, lambda: None, gives_up=False)
@@ -144,26 +140,18 @@ def test_a_buffered_send_ends_at_once_and_its_handle_is_kept() -> None:
     sink = Events()
     rec = Recorder(sink, world=3, buffered=True)
     work = Handle()
-    rec.attach(post(rec), work, is_send=True)
+    rec.attach(post(rec), work, GROUP, is_send=True)
     assert rec.wait(work, fail, gives_up=False) is True
     del work
     rec.flush()
     assert letters(sink) == "PD"
 
 
-def test_a_destroyed_group_and_its_namesake_are_two_groups() -> None:
-    rec, sink = recorder()
-    post(rec)
-    rec.destroy(None)
-    post(rec)
-    assert [op.group for op in sink.history().ops.values()] == ["g", "g#2"]
-
-
 def test_threads_are_told_apart_and_counted() -> None:
     rec, sink = recorder()
     works = [Handle(), Handle()]
     for work in works:
-        rec.attach(post(rec), work)
+        rec.attach(post(rec), work, GROUP)
 
     def wait() -> None:
         rec.wait(works[1], lambda: None, gives_up=False)

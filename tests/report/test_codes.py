@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from harness.case import UsageError
 from harness.codes import CODES, Code, find, severity_of
-from harness.codes.page import render_list, render_page, sections
+from harness.codes.page import is_available, render_list, render_page, sections
 
 # DESIGN's table of finding codes.
 ERRORS = [
@@ -65,3 +67,14 @@ def test_a_code_is_found_however_it_is_spelled_and_the_nearest_is_suggested() ->
         find("orphan")
     with pytest.raises(UsageError, match="'harness explain' lists them all"):
         find("qqq")
+
+
+def test_a_code_that_nothing_reports_yet_says_so_and_only_that() -> None:
+    root = Path(__file__).parents[2] / "harness"
+    sources = "".join(p.read_text() for p in root.rglob("*.py") if p.parent.name != "codes")
+    named = {name for name in CODES if re.search(f'"{name}"', sources)}
+    assert {name for name, code in CODES.items() if is_available(code)} == named
+    for line in render_list().splitlines()[: len(CODES)]:
+        assert ("not available yet" in line) is (line.split()[0] not in named)
+    for code in CODES.values():
+        assert ("nothing yet" in render_page(code)) is (code.name not in named)

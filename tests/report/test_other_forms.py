@@ -160,3 +160,14 @@ def test_paths_below_the_working_directory_are_told_from_there(
     )
     assert "file=a.py,line=1," in dumps([report(inside)], "github")
     assert "   a.py:1 in f" in dumps([report(inside)], "text")
+
+
+def test_a_check_that_stopped_after_a_finding_says_so_in_every_form() -> None:
+    stopped = report(FINDING, error="no more memory")
+    assert json.loads(dumps([stopped], "json"))["error"] == "no more memory"
+    (invocation,) = json.loads(dumps([stopped], "sarif"))["runs"][0]["invocations"]
+    assert invocation["executionSuccessful"] is False
+    suite = ET.fromstring(dumps([stopped], "junit")).find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("errors")) == ("1", "1")
+    assert "::error title=harness::a.py:step: no more memory\n" in dumps([stopped], "github")

@@ -80,6 +80,27 @@ def test_the_users_traceback_stacks_and_output_are_part_of_a_finding() -> None:
     ]
 
 
+def test_what_followed_is_told_the_first_few_of_it() -> None:
+    followed = [f"rank-error: rank {rank} raised" for rank in range(5)]
+    text = render_finding(DEADLOCK.with_(details={"followed_by": followed})).splitlines()
+    at = text.index("then:  rank-error: rank 0 raised")
+    assert text[at : at + 4] == [
+        "then:  rank-error: rank 0 raised",
+        "then:  rank-error: rank 1 raised",
+        "then:  rank-error: rank 2 raised",
+        "then:  2 more that follow from it",
+    ]
+    assert text[at + 4].startswith("help:")
+
+
+def test_a_check_that_stopped_after_a_finding_says_why() -> None:
+    report = Report("a", "gloo", ("gloo",), [DEADLOCK], Cases(3, 2, 1), error="no more memory")
+    assert str(report).splitlines()[-2:] == [
+        "a: 1 finding in 3 cases (1 failing) on gloo, 0.0 s",
+        "stopped: no more memory",
+    ]
+
+
 def test_a_clean_check_says_what_was_tried_refused_and_not_proved() -> None:
     report = Report(
         "mine.py:step",
@@ -98,7 +119,6 @@ def test_a_clean_check_says_what_was_tried_refused_and_not_proved() -> None:
             "delay": [0, 2],
             "compared": 40,
             "bitwise": 1,
-            "without_loss": 0,
             "seed": 0,
         },
     )

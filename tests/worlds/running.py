@@ -54,12 +54,13 @@ def line_of(function: Callable[..., Any], comment: str) -> int:
     return first + at
 
 
-def processes_of(world: World) -> set[int]:
-    """The ids of the server of a world and of all that it made."""
-    server: Any = world.start()  # type: ignore[attr-defined]
-    found = {int(server.process.pid)}
+def processes_of(world: World | int) -> set[int]:
+    """The ids of the server of a world, or of the server of that id, and of all that it made."""
+    whole: Any = world
+    server = whole if isinstance(whole, int) else int(whole.start().process.pid)
+    found = {server}
     with contextlib.suppress(psutil.NoSuchProcess):
-        found |= {child.pid for child in psutil.Process(server.process.pid).children(True)}
+        found |= {child.pid for child in psutil.Process(server).children(True)}
     return found
 
 

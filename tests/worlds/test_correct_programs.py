@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import harness
 from harness.worlds import World
 from tests.programs import correct, endings
 from tests.worlds.call import Function
 from tests.worlds.running import assert_clean, findings, run
 
 pytestmark = pytest.mark.gloo
+SCRIPTS = Path(correct.__file__).parent / "scripts"
 
 
 def test_much_of_torch_distributed_at_once(gloo: World) -> None:
@@ -35,6 +39,12 @@ def test_much_of_torch_distributed_at_once(gloo: World) -> None:
         correct.waits_with_a_limit,
         correct.many_small_messages,
         correct.makes_its_group_again,
+        correct.sends_one_half_and_changes_the_other,
+        correct.sends_from_a_callback,
+        correct.sends_from_a_thread_below_threading,
+        correct.lets_a_group_time_out,
+        correct.joins_with_uneven_batches,
+        correct.mixes_functional_collectives,
         endings.exits_with_status_0,
     ],
 )
@@ -72,3 +82,13 @@ def test_worlds_of_every_size_run(gloo: World, size: int) -> None:
 
 def test_delays_between_operations_change_nothing(gloo: World) -> None:
     assert_clean(run(gloo, correct.waits_in_another_order, delay_ms=20, seed=3))
+
+
+def test_a_group_that_only_its_members_make_is_no_finding(gloo: World) -> None:
+    assert_clean(run(gloo, correct.makes_a_group_of_its_members_only, 3))
+
+
+@pytest.mark.parametrize(("script", "world_size"), [("other_ranks", 2), ("half_a_world", 4)])
+def test_nothing_is_concluded_where_rank_n_is_not_process_n(script: str, world_size: int) -> None:
+    report = harness.run(str(SCRIPTS / f"{script}.py"), world_size, timeout=30)
+    assert report.findings == [], str(report)

@@ -7,14 +7,17 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.worlds import World, WorldError, open_world
+from harness.worlds import Outcome, World, WorldError, open_world
+from harness.worlds.server import StoreProcess
 from tests.programs import correct, endings, messages
+from tests.worlds.call import Function
 from tests.worlds.running import (
     alive,
     assert_clean,
@@ -115,6 +118,77 @@ def test_a_server_killed_in_a_case_takes_its_ranks_along_and_another_one_starts(
         run(gloo, endings.steps_for_ever, echo=at)
     assert_gone({*pids, *at.pids.values()})
     assert_clean(run(gloo, correct.everyone_counts))
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_store_killed_in_a_case_is_not_the_programs_fault(gloo: World, fresh: bool) -> None:
+    before = processes_of(gloo)
+    run(gloo, correct.everyone_counts)
+
+    def strike(at: At) -> None:
+        server: Any = gloo.start()  # type: ignore[attr-defined]
+        stores = [c.pid for c in server._children.values() if isinstance(c, StoreProcess)]
+        for pid in filter(None, stores):
+            os.kill(pid, signal.SIGKILL)
+
+    at = At(10, strike)
+    with pytest.raises(WorldError, match="key-value store of the ranks was killed"):
+        run(gloo, endings.steps_for_ever, echo=at, fresh=fresh)
+    assert_gone(at.pids.values())
+    assert_clean(run(gloo, correct.everyone_counts))
+    assert min(before) in processes_of(gloo)
+
+
+def test_a_store_killed_between_cases_is_replaced(gloo: World) -> None:
+    run(gloo, correct.everyone_counts)
+    store: int = gloo._store.pid  # type: ignore[attr-defined]
+    os.kill(store, signal.SIGKILL)
+    assert_gone([store])
+    assert_clean(run(gloo, correct.everyone_counts))
+
+
+def test_threads_that_share_a_world_take_turns(gloo: World) -> None:
+    outcomes: dict[str, Outcome] = {}
+
+    def go(name: str, program: Function) -> None:
+        outcomes[name] = run(gloo, program)
+
+    programs = {
+        "killed": endings.killed,
+        "raises": endings.raises,
+        "clean": correct.everyone_counts,
+    }
+    threads = [threading.Thread(target=go, args=item) for item in programs.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert the_finding(outcomes["killed"]).code == "rank-death"
+    assert the_finding(outcomes["raises"]).code == "rank-error"
+    assert_clean(outcomes["clean"])
+
+
+def test_a_world_closed_by_another_thread_ends_what_runs_on_it() -> None:
+    world = open_world("gloo")
+    errors: list[BaseException] = []
+    running = threading.Event()
+
+    def go() -> None:
+        try:
+            run(world, endings.steps_for_ever, echo=lambda *_: running.set())
+        except WorldError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    assert running.wait(60)
+    server: Any = world
+    pids = processes_of(server._server.process.pid)
+    world.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+    assert_gone(pids)
 
 
 def test_a_server_killed_between_cases_is_replaced(gloo: World) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from harness.worlds import Outcome, World
-from tests.programs import correct, endings
+from harness.worlds.server import LINE_MOST, OUTPUT_AT_ONCE
+from tests.programs import correct, endings, printing
 from tests.worlds.call import Function
 from tests.worlds.running import run
 
@@ -56,3 +59,28 @@ def test_a_megabyte_is_passed_on_whole_and_its_end_is_kept(gloo: World) -> None:
 def test_the_output_of_a_rank_that_dies_is_kept(gloo: World) -> None:
     outcome = run(gloo, endings.starts_a_child_and_dies)
     assert all(rank.output.strip().isdigit() for rank in outcome.ranks)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        printing.both_wait_while_a_child_says_yes,
+        printing.both_wait_while_a_child_prints_no_end_of_line,
+    ],
+)
+def test_a_flood_of_output_holds_nothing_up(gloo: World, program: Function) -> None:
+    longest = 0
+
+    def echo(rank: int, line: str) -> None:
+        nonlocal longest
+        longest = max(longest, len(line))
+
+    started = time.monotonic()
+    outcome = run(gloo, program, echo=echo)
+    assert outcome.ending == "stuck"
+    assert time.monotonic() - started < 15
+    assert longest <= LINE_MOST + OUTPUT_AT_ONCE
+
+
+def test_what_prints_is_not_without_progress(gloo: World) -> None:
+    assert run(gloo, printing.prints_now_and_then, timeout=1).ending == "finished"

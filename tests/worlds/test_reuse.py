@@ -43,7 +43,10 @@ def test_what_a_program_does_to_its_process_is_undone_before_the_next(gloo: Worl
     again = [state for state in states(gloo, size=8, seed=5) if state["pid"] in soiled]
     assert again, "no rank was used again"
     for state in again:
-        for what in ("folder", "path", "arguments", "draws", "dtype", "grad", "threads"):
+        for what in (
+            *("folder", "path", "arguments", "draws", "dtype", "grad", "threads"),
+            *("device", "deterministic", "filters", "handlers", "timer"),
+        ):
             assert state[what] == clean[what], what
         assert "SOILED" not in state["environment"]
         assert state["environment"].get("HOME") == os.environ.get("HOME")
@@ -52,6 +55,15 @@ def test_what_a_program_does_to_its_process_is_undone_before_the_next(gloo: Worl
 def test_what_a_rank_prints_is_there_again_after_its_output_was_replaced(gloo: World) -> None:
     run(gloo, endings.soils_the_process)
     assert run(gloo, endings.prints_a_partial_line).ranks[0].output.startswith("whole 0\n")
+
+
+def test_a_rank_still_tells_its_stack_after_its_signal_was_taken(gloo: World) -> None:
+    soiled = {rank.result for rank in run(gloo, endings.soils_the_process).ranks}
+    idle = len(gloo._idle)  # type: ignore[attr-defined]
+    outcome = run(gloo, endings.tells_its_id_and_sleeps, idle, timeout=0.5)
+    assert outcome.ending == "timeout"
+    assert soiled & {int(rank.output) for rank in outcome.ranks}
+    assert all(rank.stack for rank in outcome.ranks)
 
 
 def test_a_rank_has_the_surroundings_of_the_command(

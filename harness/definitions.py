@@ -1,0 +1,88 @@
+"""What events refer to by number: lines, actions, groups and what posts have in common."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from harness.groups import Known
+from pipeline.actions import Action
+
+_SEEN = 4096  # actions known by identity at a time
+
+
+class Definitions:
+    """Numbers things, and writes each down the first time; 0 stands for none."""
+
+    def __init__(self, write: Callable[[tuple[Any, ...]], None]) -> None:
+        self._write = write
+        self._lock = threading.RLock()
+        self._sites: dict[tuple[Any, int], int] = {}
+        self._actions: dict[Action, int] = {}
+        self._seen: dict[int, tuple[Action, int]] = {}  # by identity; holds what it names
+        self._templates: dict[tuple[Any, ...], int] = {}
+        self._groups: set[str] = set()
+        self._threads: dict[int, int] = {}
+        self._numbers = itertools.count()
+
+    def thread(self) -> int:
+        """Return this thread's number."""
+        ident = threading.get_ident()
+        if (number := self._threads.get(ident)) is None:
+            number = self._threads.setdefault(ident, next(self._numbers))
+        return number
+
+    def action(self, action: Action | None) -> int:
+        """Return the number of an action's label; a plan's actions are known by identity."""
+        if action is None:
+            return 0
+        seen = self._seen.get(id(action))
+        if seen is not None:
+            return seen[1]
+        with self._lock:
+            if (label := self._actions.get(action)) is None:
+                label = self._actions[action] = len(self._actions) + 1
+                self._write(("A", 0, label, str(action)))
+            if len(self._seen) >= _SEEN:
+                self._seen.clear()
+            self._seen[id(action)] = (action, label)
+        return label
+
+    def site(self, frame: FrameType | None, action: Action | None) -> int:
+        """Return the number of the user's line; for a plan's action the line that yielded it."""
+        if frame is not None:
+            key: tuple[Any, int] = (frame.f_code, frame.f_lineno)
+            place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        elif action is not None and (origin := action.origin) is not None:
+            key = (origin.file, origin.line)
+            place = (origin.file, origin.line, origin.function)
+        else:
+            return 0
+        site = self._sites.get(key)
+        if site is not None:
+            return site
+        with self._lock:
+            if (site := self._sites.get(key)) is None:
+                site = self._sites[key] = len(self._sites) + 1
+                self._write(("S", 0, site, *place))
+        return site
+
+    def template(
+        self, key: tuple[Any, ...], group: Known, fields: Callable[[], tuple[Any, ...]]
+    ) -> int:
+        """Return the number of what equal posts have in common: ``fields()``, the first time."""
+        template = self._templates.get(key)
+        if template is not None:
+            return template
+        with self._lock:
+            if group.name not in self._groups:
+                self._groups.add(group.name)
+                self._write(("G", 0, group.name, group.ranks))
+            content = fields()
+            if (template := self._templates.get(key)) is None:
+                template = self._templates[key] = len(self._templates)
+                self._write(("T", 0, template, *content))
+        return template
