@@ -197,6 +197,7 @@ def _filed(report: Report, findings: list[Finding], case: Case, *, ended: bool =
 def check_case(target: Target, case: Case, timeout: float, strict: bool) -> Report:
     """Run a schedule's case once, and judge it; UsageError when the schedule refuses it."""
     world = shared_world(case.backend)
+    from harness.execute import program_of
     from harness.fuzz import run_case
 
     report = _new_report(target, case, "replay", strict)
@@ -207,4 +208,5 @@ def check_case(target: Target, case: Case, timeout: float, strict: bool) -> Repo
         report.interrupted = True
         return report
     report.elapsed_s = time.monotonic() - started
+    _explain(findings, program_of(target, case, fresh=True), case, world, report)
     return _filed(report, findings, case)

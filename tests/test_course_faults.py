@@ -52,6 +52,8 @@ def test_blocking_sends_deadlock_in_the_smallest_world_that_shows_it() -> None:
     gradient = line_of("blocking_sends.py", "comms.send_backward(")
     assert places(finding) == {(0, send), (1, gradient)}
     assert finding.confirmed_on == ("gloo",)
+    again = only(harness.replay(finding.case))
+    assert (again.code, again.cause, places(again)) == ("deadlock", finding.cause, places(finding))
 
 
 @pytest.mark.gloo
