@@ -18,8 +18,9 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.checkers.deadlock import find_stuck
+from harness.checkers.deadlock import check, find_stuck
 from harness.decode import Decoder, Event
+from harness.findings import Finding
 from harness.recorder import GIVES_UP, INSIDE
 from harness.trace import Status, Trace
 
@@ -201,3 +202,9 @@ class Rank:
 
 def stuck(story: Story, backend: str = "gloo") -> list[int]:
     return sorted(find_stuck(story.trace(), backend))
+
+
+def found(story: Story) -> Finding:
+    finding = check(story.trace())
+    assert finding is not None
+    return finding

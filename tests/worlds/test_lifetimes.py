@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -141,9 +142,11 @@ def test_a_store_killed_in_a_case_is_not_the_programs_fault(gloo: World, fresh: 
 
 def test_a_store_killed_between_cases_is_replaced(gloo: World) -> None:
     run(gloo, correct.everyone_counts)
-    store: int = gloo._store.pid  # type: ignore[attr-defined]
-    os.kill(store, signal.SIGKILL)
-    assert_gone([store])
+    store: StoreProcess = gloo._store  # type: ignore[attr-defined]
+    assert store.pid is not None
+    os.kill(store.pid, signal.SIGKILL)
+    while not store.has_ended:  # all of its threads: else it is killed in the next case
+        time.sleep(0.01)
     assert_clean(run(gloo, correct.everyone_counts))
 
 
