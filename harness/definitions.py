@@ -23,7 +23,7 @@ class Definitions:
         self._sites: dict[tuple[Any, int], int] = {}
         self._actions: dict[Action, int] = {}
         self._seen: dict[int, tuple[Action, int]] = {}  # by identity; holds what it names
-        self._templates: dict[tuple[Any, ...], int] = {}
+        self.templates: dict[tuple[Any, ...], int] = {}
         self._groups: set[str] = set()
         self._threads: dict[int, int] = {}
         self._numbers = itertools.count()
@@ -70,19 +70,12 @@ class Definitions:
                 self._write(("S", 0, site, *place))
         return site
 
-    def template(
-        self, key: tuple[Any, ...], group: Known, fields: Callable[[], tuple[Any, ...]]
-    ) -> int:
-        """Return the number of what equal posts have in common: ``fields()``, the first time."""
-        template = self._templates.get(key)
-        if template is not None:
-            return template
+    def template(self, key: tuple[Any, ...], group: Known, content: tuple[Any, ...]) -> int:
+        """Return a new number for what equal posts have in common; ``templates`` has the known."""
         with self._lock:
             if group.name not in self._groups:
                 self._groups.add(group.name)
                 self._write(("G", 0, group.name, group.ranks))
-            content = fields()
-            if (template := self._templates.get(key)) is None:
-                template = self._templates[key] = len(self._templates)
-                self._write(("T", 0, template, *content))
+            template = self.templates[key] = len(self.templates)
+            self._write(("T", 0, template, *content))
         return template

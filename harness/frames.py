@@ -57,8 +57,13 @@ class Frames:
         own = self._folders[:2] + ((torch,) if torch else ())
         return file.startswith(self._packages) and not file.startswith(own)
 
-    def caller(self, frame: FrameType | None) -> tuple[str, FrameType | None]:
-        """Return the ``torch.distributed`` function that was called, and the user's frame."""
+    def caller(
+        self, frame: FrameType | None, *, up_to_user: bool = True
+    ) -> tuple[str, FrameType | None]:
+        """Return the ``torch.distributed`` function that was called, and the user's frame.
+
+        Without ``up_to_user`` only the function is looked for.
+        """
         api, inside = "", True
         known = self._known
         while frame is not None:
@@ -71,5 +76,7 @@ class Frames:
                     api = code.co_name
             elif inside and api and not code.co_filename.endswith("c10d_logger.py"):
                 inside = False  # left by another door than a public function's decorator
+                if not up_to_user:
+                    return api, None
             frame = frame.f_back
         return api, None

@@ -30,6 +30,7 @@ class Groups:
         self._known: dict[Any, Known] = {}  # by ProcessGroup, by text for meetings
         self._seen: dict[Any, int] = {}  # by ProcessGroup: operations posted in view
         self._all: Any = None  # torch's own table of groups
+        self._counters: dict[Any, Any] = {}  # by ProcessGroup: how much was posted in it
 
     def is_whole(self, rank: Any, world: Any) -> bool:
         """Whether a group initialised so holds every process, each under its own number."""
@@ -92,6 +93,7 @@ class Groups:
 
     def forget(self, group: Any) -> list[str]:
         """Take a group out that is destroyed, all for None; return our names of them."""
+        self._counters.clear()
         groups = [group] if group is not None else list(self._seen)
         names = []
         for one in groups:
@@ -110,14 +112,31 @@ class Groups:
         if group in self._seen:
             self._seen[group] = _posted(group) or 0
 
-    def unseen(self) -> list[Known]:
-        """Return the groups in which torch has posted more than was seen, by itself, from C++."""
+    def _table(self) -> Any:
         if self._all is None:
             from torch.distributed import distributed_c10d as c10d
 
             self._all = c10d._world
+        return self._all.pg_map
+
+    def anything_unseen(self) -> bool:
+        """Whether :meth:`unseen` has something to tell; cheap, for it is asked at every wait."""
+        groups = self._table()
+        if len(groups) != len(self._counters):
+            self._counters = {group: group._get_sequence_number_for_group for group in groups}
+        seen = self._seen
+        try:
+            for group, count in self._counters.items():
+                if count() > seen.get(group, 0):
+                    return True
+        except RuntimeError:  # a backend that does not count
+            return True
+        return False
+
+    def unseen(self) -> list[Known]:
+        """Return the groups in which torch has posted more than was seen, by itself, from C++."""
         found = []
-        for group in self._all.pg_map:
+        for group in self._table():
             posted = _posted(group)
             if not posted or posted <= self._seen.get(group, 0):
                 continue

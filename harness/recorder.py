@@ -40,13 +40,16 @@ from harness.definitions import Definitions
 from harness.frames import Frames
 from harness.groups import Groups
 from harness.handles import Handle, Handles
-from pipeline.actions import CURRENT
+from pipeline.actions import CURRENT, Action
 
 WAITED = "__harness_waited__"  # marks an exception that ended a wait
 GIVES_UP, INSIDE = 1, 2  # flags of W
 KINDS = "FBIW"  # flags of C: the place in here, and
 REQUIRES_GRAD = 8
 _POST, _WAIT, _DONE, _FAILED, _DROPPED, _MODIFIED, _COMPUTE = map(ord, "PWDFXMC")
+
+
+_alive: dict[int, Any] = threading._active  # type: ignore[attr-defined]  # active_count() locks
 
 
 class Sink(Protocol):
@@ -137,46 +140,50 @@ class Recorder:
         """
         if self._delay_s:
             time.sleep(self._random.random() * self._delay_s)
-        api, frame = self.frames.caller(sys._getframe(2))
+        action = CURRENT.get()
+        api, frame = self.frames.caller(sys._getframe(2), up_to_user=not _is_planned(action))
         known = self.groups.find(group)
         if known is None:
             return None
         shape, dtype = (None, None) if tensor is None else (tensor.shape, tensor.dtype)
-        action = CURRENT.get()
         label = self._define.action(action)
-        place = (None, label) if frame is None else (frame.f_code, frame.f_lineno)
+        code, line = (None, label) if frame is None else (frame.f_code, frame.f_lineno)
         key = (
-            kind, api, place, known.name, peer, tag, shape, dtype, numel, root, reduce_op,
+            kind, api, code, line, known.name, peer, tag, shape, dtype, numel, root, reduce_op,
             any_source, splits,
         )  # fmt: skip
-
-        def fields() -> tuple[Any, ...]:
-            ranks = known.ranks
-            return (
-                kind,
-                api or kind,
-                known.name,
-                None if peer is None else _member(ranks, peer),
-                tag,
-                numel if numel is not None else (0 if tensor is None else tensor.numel()),
-                "" if dtype is None else str(dtype)[6:],
-                () if shape is None else tuple(shape),
-                None if root is None else _member(ranks, root),
-                reduce_op,
-                self._define.site(frame, action),
-                any_source,
-                splits,
-            )
-
         with self._lock:
-            template = self._define.template(key, known, fields)
+            template = self._define.templates.get(key)
+            if template is None:
+                size = numel if numel is not None else (0 if tensor is None else tensor.numel())
+                template = self._define.template(
+                    key,
+                    known,
+                    (
+                        kind,
+                        api or kind,
+                        known.name,
+                        None if peer is None else _member(known.ranks, peer),
+                        tag,
+                        size,
+                        "" if dtype is None else str(dtype)[6:],
+                        () if shape is None else tuple(shape),
+                        None if root is None else _member(known.ranks, root),
+                        reduce_op,
+                        self._define.site(frame, action),
+                        any_source,
+                        splits,
+                    ),
+                )
             op = self._next
             self._next = op + 1
-            coalescing = self._coalescing()
-            if coalescing is not None:
+            batch = 0
+            if self._batches and (coalescing := self._coalescing()) is not None:
                 coalescing.append(op)
-            batch = coalescing[0] + 1 if coalescing else 0
-            self._event(_POST, time.monotonic_ns(), op, template, label, batch)
+                batch = coalescing[0] + 1
+            if self._dropped:
+                self.flush()
+            self._put(_POST, time.monotonic_ns(), op, template, label, batch)
         return op
 
     def attach(
@@ -228,11 +235,13 @@ class Recorder:
         if inside or self.frames.kind(frame.f_code) == "c10d":
             site, flags = 0, INSIDE
         else:
-            site, flags = self._define.site(self.frames.caller(frame)[1], CURRENT.get()), 0
+            action, flags = CURRENT.get(), 0
+            user = None if _is_planned(action) else self.frames.caller(frame)[1]
+            site = self._define.site(user, action)
         if gives_up:
             flags |= GIVES_UP
         self.check_unseen()
-        others = len(sys._current_frames()) - 1 + self._handles.escaped + self.raw_threads
+        others = len(_alive) - 1 + self._handles.escaped + self.raw_threads
         now, thread = time.monotonic_ns(), self._define.thread()
         for op in ops:
             self._event(_WAIT, now, op, thread, site, others, flags)
@@ -245,7 +254,8 @@ class Recorder:
                 self.done(sent[0])
                 return True
             return call(*args)
-        if handle.changed:
+        version = handle.version
+        if version is not None and handle.tensor._version != version and handle.changed:
             for op in handle.ops:
                 self._event(_MODIFIED, time.monotonic_ns(), op)
         self.block(handle.ops, gives_up=gives_up or handle.gives_up)
@@ -258,7 +268,12 @@ class Recorder:
                 self.failed(op)
             raise
         self._handles.end(work)
-        self._ended(handle, work)
+        if handle.any_source:
+            self._ended(handle, work)
+            return result
+        now, thread = time.monotonic_ns(), self._define.thread()
+        for op in handle.ops:
+            self._event(_DONE, now, op, thread)
         return result
 
     def completed(self, work: Any) -> None:
@@ -320,6 +335,8 @@ class Recorder:
 
     def check_unseen(self) -> None:
         """Note the groups in which torch has posted something by itself, from C++."""
+        if not self.groups.anything_unseen():
+            return
         for group in self.groups.unseen():
             with self._lock:
                 self._write(("Q", time.monotonic_ns(), group.name))
@@ -332,6 +349,11 @@ class Recorder:
 
 def _nowhere(*_: Any, **__: Any) -> None:
     """Take an event and forget it."""
+
+
+def _is_planned(action: Action | None) -> bool:
+    """Whether a plan's communication is being executed: its line is known without a search."""
+    return action is not None and action.origin is not None and action.kind.is_comm
 
 
 def _member(ranks: tuple[int, ...], index: int) -> int:

@@ -102,6 +102,7 @@ def test_what_torch_posts_by_itself_is_told_once(
     group.posted = 1
     groups.saw_one(group)
     assert groups.unseen() == []
+    assert groups.anything_unseen()  # for one of them does not count
     group.posted = 3
     assert [known.name for known in groups.unseen()] == ["0"]
     assert groups.unseen() == []
