@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from dataclasses import dataclass, field
 
@@ -22,8 +23,14 @@ class Job:
     folder: str = field(default_factory=os.getcwd)
 
 
-def torchrun_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """Return the variables that torchrun sets for a worker, on one machine."""
+def torchrun_environment(
+    rank: int, world_size: int, port: int, *, agent_store: bool = True
+) -> dict[str, str]:
+    """Return the variables that torchrun sets for a worker, on one machine.
+
+    With ``agent_store`` the store at ``port`` is the launcher's; without it rank 0 makes one
+    there when the program initialises by them, so that it meets no keys of an earlier group.
+    """
     values: dict[str, object] = {
         "RANK": rank,
         "LOCAL_RANK": rank,
@@ -39,7 +46,14 @@ def torchrun_environment(rank: int, world_size: int, port: int) -> dict[str, str
         "TORCHELASTIC_RESTART_COUNT": 0,
         "TORCHELASTIC_MAX_RESTARTS": 0,
         "TORCHELASTIC_RUN_ID": "harness",
-        "TORCHELASTIC_USE_AGENT_STORE": True,
+        "TORCHELASTIC_USE_AGENT_STORE": agent_store,
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
     }
     return {name: str(value) for name, value in values.items()}
+
+
+def free_port() -> int:
+    """Return a loopback port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

@@ -17,7 +17,7 @@ from typing import Self
 from harness.pickling import dumps
 from harness.worlds import Echo, Outcome, Program, WorldError
 from harness.worlds.backends import Backend
-from harness.worlds.job import Job, torchrun_environment
+from harness.worlds.job import Job, free_port, torchrun_environment
 from harness.worlds.server import RankProcess, Server, StoreProcess
 from harness.worlds.watch import ServerGoneError, StoreGoneError, Watch
 
@@ -119,7 +119,7 @@ class ProcessWorld:
                 backend=self.name,
                 echo=echo,
             )
-            self._send(ranks, pickled, store.port)
+            self._send(ranks, pickled, store.port, agent_store=not program.init_group)
             ending = watch.run()
             elapsed = time.monotonic() - started
             if ending == "timeout":
@@ -152,11 +152,12 @@ class ProcessWorld:
         return Outcome(watch.decoder.trace, watch.outcomes, ending, elapsed, self.name, timeout)
 
     def _store_for(self, program: Program) -> StoreProcess:
-        """Return the shared store; a program that makes its own group gets one to itself."""
+        """Return the shared store; fresh ranks, and who makes a group himself, get their own."""
         if self._store is not None and self._store.has_ended:
             self._store.close()
             self._store = None
-        if program.init_group and self._store is not None:
+        shared = program.init_group and not program.fresh
+        if shared and self._store is not None:
             return self._store
         store = StoreProcess()
         try:
@@ -167,7 +168,7 @@ class ProcessWorld:
             store.kill()
             store.close()
             raise
-        if program.init_group:
+        if shared:
             self._store = store
         return store
 
@@ -227,9 +228,11 @@ class ProcessWorld:
             while len(self._idle) < count:
                 self._make()
 
-    def _send(self, ranks: list[RankProcess], program: bytes, port: int) -> None:
+    def _send(
+        self, ranks: list[RankProcess], program: bytes, port: int, *, agent_store: bool
+    ) -> None:
         self._cases += 1
-        size = len(ranks)
+        size, master = len(ranks), port if agent_store else free_port()
         for index, rank in enumerate(ranks):
             job = Job(
                 program=program,
@@ -238,7 +241,8 @@ class ProcessWorld:
                 backend=self.name,
                 port=port,
                 prefix=f"case{self._cases}",
-                environment=os.environ | torchrun_environment(index, size, port),
+                environment=os.environ
+                | torchrun_environment(index, size, master, agent_store=agent_store),
             )
             rank.used, rank.output = True, ""
             try:

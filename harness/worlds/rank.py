@@ -119,14 +119,16 @@ def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int,
         recorder = _recorder(program, job, backend, ring)
         if program.init_group:
             backend.prepare(job.rank)
+            store = stores.connect(job.port, job.prefix)
             dist.init_process_group(
                 backend.name,
-                store=stores.connect(job.port, job.prefix),
+                store=store,
                 rank=job.rank,
                 world_size=job.world_size,
                 timeout=GROUP_TIMEOUT,
                 **backend.init_options(job.rank),
             )
+            _meet(store, job.world_size)
             recorder.initialised()
         _seed(program.seed)
         recording.activate(recorder)
@@ -162,6 +164,13 @@ def _join_threads() -> None:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
+
+
+def _meet(store: Any, world_size: int) -> None:
+    """Wait until the group is ready on every rank: a program may destroy it at once."""
+    if store.add("ready", 1) == world_size:
+        store.set("all ready", "")
+    store.wait(["all ready"])
 
 
 def _recorder(program: Program, job: Job, backend: Backend, ring: Ring) -> Recorder:

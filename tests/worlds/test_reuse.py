@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from harness.worlds import World
-from tests.programs import endings
-from tests.worlds.running import run
+from tests.programs import correct, endings
+from tests.worlds.running import assert_clean, run
 
 pytestmark = pytest.mark.gloo
 
@@ -92,3 +92,9 @@ def test_the_same_seed_gives_the_same_numbers_on_every_rank(gloo: World) -> None
     one, two = states(gloo, seed=1), states(gloo, seed=2)
     assert one[0]["draws"] == one[1]["draws"]
     assert one[0]["draws"] != two[0]["draws"]
+
+
+def test_a_group_that_is_made_again_does_not_meet_what_an_earlier_case_left(gloo: World) -> None:
+    for _ in range(3):
+        assert_clean(run(gloo, correct.makes_its_group_again))
+        run(gloo, endings.tells_its_id_and_raises)  # its ranks end, and their addresses with them
