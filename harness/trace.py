@@ -170,8 +170,6 @@ class Trace:
     matcher: Matcher = field(default_factory=lambda: _matcher())
     unproven: str | None = None  # why operations cannot be followed in this world
     opaque: set[str] = field(default_factory=set)  # groups with collectives that were not seen
-    started_ns: int = 0
-    semantics: str = "gloo"
 
     def __post_init__(self) -> None:
         if not self.ranks:
