@@ -18,7 +18,8 @@ def check_errors(outcome: Outcome) -> list[Finding]:
     deaths = [r for r in outcome.ranks if _died(outcome, r)]
     raised = [r for r in outcome.ranks if r.error is not None]
     own = [r for r in raised if r.error is not None and not _dragged(r.error)]
-    found = [_death(outcome, rank) for rank in deaths]
+    noticed = [r.error.time_ns for r in raised if r.error is not None and r not in own]
+    found = [_death(outcome, rank, noticed) for rank in deaths]
     groups: dict[tuple[Any, ...], list[RankOutcome]] = {}
     for rank in own or ([] if deaths else raised):
         assert rank.error is not None
@@ -48,7 +49,11 @@ def _dragged(error: RankError) -> bool:
     return error.in_comm and not error.refused and sounds_dragged(error.message)
 
 
-def _death(outcome: Outcome, rank: RankOutcome) -> Finding:
+def _death(outcome: Outcome, rank: RankOutcome, noticed: list[int]) -> Finding:
+    """Return a death, at the time of the first error by which another rank ``noticed`` it.
+
+    The ranks' connections break before anybody reads the dead process's status.
+    """
     history = outcome.trace.ranks[rank.rank]
     last = _last_operation(list(history.ops.values()))
     details: dict[str, Any] = {"exit_status": rank.exit_status}
@@ -64,7 +69,7 @@ def _death(outcome: Outcome, rank: RankOutcome) -> Finding:
         ranks=(rank.rank,),
         operations=() if last is None else (operation(last),),
         details=details,
-        time_ns=history.ended_ns or history.last_ns,
+        time_ns=min([history.ended_ns or history.last_ns, *noticed]),
     )
 
 

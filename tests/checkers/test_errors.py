@@ -64,6 +64,15 @@ def test_a_dragged_along_error_is_folded_into_the_death_that_dragged_it() -> Non
     assert finding.details["dragged_along"] == [0, 2]
 
 
+def test_a_death_read_late_comes_before_the_requests_that_it_dropped() -> None:
+    story = Story(2)
+    sent = story[0].isend(1)
+    broken = error(CLOSED, story.now + 1, in_comm=True)
+    story[0].drops(sent)  # as the error unwinds; only then is the dead rank's status read
+    finding = judged(outcome(story, {0: broken}, {1: -9}))
+    assert (finding.code, finding.ranks) == ("rank-death", (1,))
+
+
 def test_a_dragged_along_error_is_folded_into_the_error_that_dragged_it() -> None:
     errors = {0: error(CLOSED, 1, in_comm=True), 1: error("mine", 9, kind="KeyError")}
     finding = the(check_errors(outcome(Story(2), errors)))
