@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from harness.trace import Op
+from typing import Protocol
+
+
+class Part(Protocol):
+    """One rank's part in a collective: recorded, or about to be simulated."""
+
+    @property
+    def kind(self) -> str:
+        """The collective's name."""
+
+    @property
+    def rank(self) -> int:
+        """Whose part it is."""
+
+    @property
+    def root(self) -> int | None:
+        """The rank that gives or takes, where there is one."""
+
 
 # Collectives in which every rank needs every other one before it can return, on any backend.
 _ALL_NEED_ALL = frozenset(
@@ -25,7 +42,29 @@ _ALL_NEED_ALL = frozenset(
 )
 
 
-def needed_ranks(op: Op, ranks: tuple[int, ...], backend: str) -> set[int]:
+# Of no elements at all, gloo returns from these at once, whoever has come (tests/conformance).
+_EMPTY_NEED_NOBODY = frozenset(
+    {
+        "all_reduce",
+        "all_reduce_coalesced",
+        "all_gather",
+        "all_gather_into_tensor",
+        "all_gather_coalesced",
+        "all_gather_into_tensor_coalesced",
+        "reduce",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "reduce_scatter_tensor_coalesced",
+    }
+)
+
+
+def needs_nobody(kind: str, numel: int, backend: str) -> bool:
+    """Whether a collective of so many elements ends by itself on the rank that posts it."""
+    return backend == "gloo" and numel == 0 and kind in _EMPTY_NEED_NOBODY
+
+
+def needed_ranks(op: Part, ranks: tuple[int, ...], backend: str) -> set[int]:
     """Return the ranks without which ``op``, a collective, cannot end on the rank that posted it.
 
     Too few are returned rather than too many where a backend's algorithm is not known: then

@@ -10,7 +10,7 @@ import click
 import torch
 import torch.distributed as dist
 
-from pipeline.lower import POLICIES
+from pipeline.lower import DEFAULT_POLICY, POLICIES
 from pipeline.model import OPTIMIZERS, Workload, train_monolith
 from pipeline.schedules import SCHEDULES
 from pipeline.train import prepare, print_losses, train_manual, train_pipeline
@@ -24,7 +24,9 @@ AT_LEAST_ONE = click.IntRange(min=1)
 @click.option("--schedule", type=click.Choice([*IN_ONE_PROCESS, *SCHEDULES]), default="1f1b")
 @click.option("-c", "--chunks", type=AT_LEAST_ONE, help="Microbatches.  [default: naive 1, else 8]")
 @click.option("--steps", type=AT_LEAST_ONE, default=50)
-@click.option("--policy", type=click.Choice(list(POLICIES)), default="async", help="Of comms.")
+@click.option(
+    "--policy", type=click.Choice(list(POLICIES)), default=DEFAULT_POLICY, help="Of comms."
+)
 @click.option("--backend", type=click.Choice(["gloo", "nccl"]), help="[default: nccl with GPUs]")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: the backend's]")
 @click.option("--seed", type=click.IntRange(min=0), default=Workload.seed)

@@ -1,14 +1,24 @@
 """One step of a rank's work, in the notation of torch's pipeline IR: `2F0`, `2SEND_F0`."""
 
 import re
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from enum import Enum
+from types import TracebackType
 from typing import Self
 
 
 class Kind(Enum):
     """What an action does; the value is how it prints."""
+
+    is_compute: bool
+    """Whether it works on a stage."""
+    is_send: bool
+    """Whether it gives an activation or a gradient away."""
+    is_receive: bool
+    """Whether it takes an activation or a gradient in."""
+    is_comm: bool
+    """Whether it is one end of a message."""
 
     F = "F"
     """Forward."""
@@ -23,25 +33,13 @@ class Kind(Enum):
     SEND_B = "SEND_B"
     RECV_B = "RECV_B"
 
-    @property
-    def is_compute(self) -> bool:
-        """Whether it works on a stage."""
-        return not self.is_comm
+    def __init__(self, text: str) -> None:
+        self.is_send = text.startswith("SEND")
+        self.is_receive = text.startswith("RECV")
+        self.is_comm = self.is_send or self.is_receive
+        self.is_compute = not self.is_comm
 
-    @property
-    def is_send(self) -> bool:
-        """Whether it gives an activation or a gradient away."""
-        return self in (Kind.SEND_F, Kind.SEND_B)
-
-    @property
-    def is_receive(self) -> bool:
-        """Whether it takes an activation or a gradient in."""
-        return self in (Kind.RECV_F, Kind.RECV_B)
-
-    @property
-    def is_comm(self) -> bool:
-        """Whether it is one end of a message."""
-        return self.is_send or self.is_receive
+    __hash__ = object.__hash__  # a member is itself alone, and asked for at every message
 
 
 _FORM = re.compile(rf"(\d+)({'|'.join(kind.value for kind in Kind)})(\d+)", re.ASCII)
@@ -98,3 +96,26 @@ class Action:
 
 CURRENT: ContextVar[Action | None] = ContextVar("CURRENT", default=None)
 """The action being executed on this thread: what a recorder labels a communication with."""
+
+
+class doing:  # noqa: N801 - it is used as a function, and made for every message
+    """Make `action` the current one; an exception from within is given a note that names it."""
+
+    __slots__ = ("_action", "_token")
+    _token: Token[Action | None]
+
+    def __init__(self, action: Action) -> None:
+        self._action = action
+
+    def __enter__(self) -> None:
+        self._token = CURRENT.set(self._action)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception) and not getattr(error, "__notes__", None):
+            error.add_note(f"in {CURRENT.get()}")
+        CURRENT.reset(self._token)

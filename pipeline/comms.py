@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextvars import Token
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pipeline.actions import CURRENT, Action, Kind
+from pipeline.actions import CURRENT, Action, Kind, doing
 
 
 class CommsArgumentError(TypeError):
@@ -33,6 +33,7 @@ class Comms:
     ) -> None:
         self.dtype = dtype
         self.device = torch.device(device)
+        self._device_type = self.device.type
         self.group = group
         self.backward_group = backward_group or group
         self.rank = dist.get_rank(group)
@@ -108,19 +109,42 @@ class Comms:
             buffer = self._buffer(shape)
             return buffer, _work(dist.irecv(buffer, self._peer(Kind.RECV_B), self.backward_group))
 
-    @contextmanager
-    def _labelled(self, kind: Kind) -> Iterator[None]:
+    def exchange(
+        self, messages: Sequence[tuple[Action, Tensor | Sequence[int] | None]]
+    ) -> dict[Action, Tensor]:
+        """Post all of these together, as one batch, and wait for them.
+
+        With each action goes the tensor that it sends, or the shape that it receives. Returns what
+        the receives brought. Gradients go over `group` as well: a batch is of one group.
+        """
+        posting = _Labelled()
+        received: dict[Action, Tensor] = {}
+        with doing(messages[0][0]):  # and each in turn
+            for action, what in messages:
+                CURRENT.set(action)
+                peer = self._peer(action.kind)
+                if action.kind.is_send:
+                    assert what is None or isinstance(what, Tensor)
+                    sent = self._checked(what)
+                    posting.add(action, dist.P2POp(dist.isend, sent, peer, self.group))
+                else:
+                    assert what is not None
+                    assert not isinstance(what, Tensor)
+                    buffer = received[action] = self._buffer(what)
+                    posting.add(action, dist.P2POp(dist.irecv, buffer, peer, self.group))
+            CURRENT.set(posting.actions[0])
+            works = dist.batch_isend_irecv(posting)
+            # gloo gives one for each, NCCL one for all of them
+            for action, work in zip(posting.actions, works, strict=False):
+                CURRENT.set(action)
+                work.wait()
+        return received
+
+    def _labelled(self, kind: Kind) -> "_Label":
         """Say which action this is, unless an executor has said so already."""
         microbatch = self._calls[kind]
-        self._calls[kind] += 1
-        if CURRENT.get() is not None:
-            yield
-            return
-        token = CURRENT.set(Action(self.rank, kind, microbatch))
-        try:
-            yield
-        finally:
-            CURRENT.reset(token)
+        self._calls[kind] = microbatch + 1
+        return _Label(None if CURRENT.get() is not None else Action(self.rank, kind, microbatch))
 
     def _peer(self, kind: Kind) -> int:
         """Return the global rank at the other end."""
@@ -147,7 +171,7 @@ class Comms:
             raise CommsArgumentError(f"{action} got None{hint}")
         if not isinstance(tensor, Tensor):
             raise CommsArgumentError(f"{action} got a {type(tensor).__name__}; expected a tensor")
-        if tensor.dtype != self.dtype or tensor.device.type != self.device.type:
+        if tensor.dtype != self.dtype or tensor.device.type != self._device_type:
             raise CommsArgumentError(
                 f"{action} got {tensor.dtype} on {tensor.device}; the receiver expects "
                 f"{self.dtype} on {self.device}"
@@ -166,6 +190,44 @@ class Comms:
                 raise CommsArgumentError(f"{action} got the shape {tuple(shape)}: {size} < 0")
         # Zeros, so that whatever a short message leaves unfilled is at least the same every run.
         return torch.zeros(*shape, dtype=self.dtype, device=self.device)
+
+
+class _Label:
+    """Makes an action the current one; None leaves it as it is."""
+
+    __slots__ = ("_action", "_token")
+    _token: Token[Action | None]
+
+    def __init__(self, action: Action | None) -> None:
+        self._action = action
+
+    def __enter__(self) -> None:
+        if self._action is not None:
+            self._token = CURRENT.set(self._action)
+
+    def __exit__(self, *_: object) -> None:
+        if self._action is not None:
+            CURRENT.reset(self._token)
+
+
+class _Labelled(list[dist.P2POp]):
+    """A batch's operations; going through them makes the action of each the current one.
+
+    `batch_isend_irecv` posts them one after the other, and has no other place for a label.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.actions: list[Action] = []
+
+    def add(self, action: Action, operation: dist.P2POp) -> None:
+        self.actions.append(action)
+        self.append(operation)
+
+    def __iter__(self) -> Iterator[dist.P2POp]:
+        for action, operation in zip(self.actions, super().__iter__(), strict=True):
+            CURRENT.set(action)
+            yield operation
 
 
 def _work(work: dist.Work | None) -> dist.Work:

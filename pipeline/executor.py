@@ -1,17 +1,16 @@
 """One training step of one rank: its row of a lowered plan in, calls on stage and comms out."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.distributed import Work
 
-from pipeline.actions import CURRENT, Action, Kind
+from pipeline.actions import CURRENT, Action, Kind, doing
 from pipeline.comms import Comms
-from pipeline.lower import Policy, get_policy
+from pipeline.lower import Policy, batches, get_policy
 from pipeline.model import Batch, chunk_sizes
 from pipeline.stage import Stage, StageRunner
 
@@ -46,8 +45,8 @@ def run_step(
     runner = StageRunner(stage, batch, chunk_sizes(batch.size, chunks))
     step = _Step(get_policy(policy), runner, comms, profile)
     try:
-        for action in row:
-            step.run(action)
+        for actions in batches(row, get_policy(policy)):
+            step.run(actions)
         step.finish()
         return runner.loss
     finally:
@@ -76,12 +75,18 @@ class _Step:
             Kind.RECV_B: self._receive,
         }
 
-    def run(self, action: Action) -> None:
-        if action.kind not in self._handlers:
-            kinds = " ".join(kind.value for kind in self._handlers)
-            raise ValueError(f"the executor runs {kinds}: got {action}")
-        with self._current(action):
-            self._handlers[action.kind](action)
+    def run(self, actions: Sequence[Action]) -> None:
+        """Run one action, or a batch of sends and receives."""
+        for action in actions:
+            if action.kind not in self._handlers:
+                kinds = " ".join(kind.value for kind in self._handlers)
+                raise ValueError(f"the executor runs {kinds}: got {action}")
+        action = actions[0]
+        if action.kind.is_comm and self._policy.batched:
+            self._exchange(actions)
+        else:
+            with doing(action):
+                self._handlers[action.kind](action)
 
     def finish(self) -> None:
         for action in list(self._pending):
@@ -116,11 +121,29 @@ class _Step:
         if x_gradient is not None:
             self._results[Action(action.stage, Kind.SEND_B, action.microbatch)] = x_gradient
 
+    def _exchange(self, actions: Sequence[Action]) -> None:
+        messages = [
+            (action, self._result(action) if action.kind.is_send else self._shape(action))
+            for action in actions
+        ]
+        with self._timed("waiting"):
+            self._received.update(self._comms.exchange(messages))
+
+    def _result(self, send: Action) -> Tensor:
+        """Take out what a send gives away."""
+        tensor = self._results.pop(send, None)
+        if tensor is None:
+            raise ValueError(f"{send} comes before what makes its data, or a second time")
+        return tensor
+
+    def _shape(self, receive: Action) -> tuple[int, ...]:
+        forward = receive.kind is Kind.RECV_F
+        shape_of = self._runner.input_shape if forward else self._runner.output_shape
+        return shape_of(receive.microbatch)
+
     def _send(self, action: Action) -> None:
         forward = action.kind is Kind.SEND_F
-        tensor = self._results.pop(action, None)
-        if tensor is None:
-            raise ValueError(f"{action} comes before what makes its data, or a second time")
+        tensor = self._result(action)
         with self._timed("waiting"):
             if action.kind in self._policy.asynchronous:
                 post = self._comms.isend_forward if forward else self._comms.isend_backward
@@ -131,8 +154,7 @@ class _Step:
 
     def _receive(self, action: Action) -> None:
         comms, forward = self._comms, action.kind is Kind.RECV_F
-        shape_of = self._runner.input_shape if forward else self._runner.output_shape
-        shape = shape_of(action.microbatch)
+        shape = self._shape(action)
         with self._timed("waiting"):
             if action.kind in self._policy.asynchronous:
                 post = comms.ireceive_forward if forward else comms.ireceive_backward
@@ -149,28 +171,27 @@ class _Step:
 
     def _wait(self, action: Action) -> None:
         if work := self._pending.pop(action, None):
-            with self._current(action), self._timed("waiting"):
+            with doing(action), self._timed("waiting"):
                 work.wait()
 
-    @contextmanager
-    def _current(self, action: Action) -> Iterator[None]:
-        token = CURRENT.set(action)
-        try:
-            yield
-        except Exception as error:
-            if not getattr(error, "__notes__", None):
-                error.add_note(f"in {action}")
-            raise
-        finally:
-            CURRENT.reset(token)
+    def _timed(self, what: str) -> "_Timed":
+        return _Timed(self._profile, what, self._runner.stage.device if self._synchronize else None)
 
-    @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-            if self._synchronize:
-                torch.cuda.synchronize(self._runner.stage.device)
-        finally:
-            spent = time.perf_counter() - start
-            setattr(self._profile, what, getattr(self._profile, what) + spent)
+
+class _Timed:
+    """Adds the time that a block takes to a profile's field; of a GPU, until it has computed."""
+
+    __slots__ = ("_device", "_profile", "_start", "_what")
+    _start: float
+
+    def __init__(self, profile: StepProfile, what: str, device: torch.device | None) -> None:
+        self._profile, self._what, self._device = profile, what, device
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._device is not None and kind is None:
+            torch.cuda.synchronize(self._device)
+        spent = time.perf_counter() - self._start
+        setattr(self._profile, self._what, getattr(self._profile, self._what) + spent)

@@ -1,12 +1,13 @@
 """From a compute-only plan to one with sends and receives, by a comm policy."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from pipeline.actions import Action, Kind
 from pipeline.dependencies import receive_for, send_of
+from pipeline.exchanges import with_exchanges
 from pipeline.plan import Plan
 
 
@@ -20,6 +21,8 @@ class Policy:
     lookahead: int
     """How many compute actions before its use a receive is posted."""
     doc: str
+    batched: bool = False
+    """Whether what comes between two compute actions is posted as one batch, and waited for."""
 
 
 POLICIES = {
@@ -43,8 +46,25 @@ POLICIES = {
             lookahead=2,
             doc="receives are posted ahead, and every message overlaps with compute",
         ),
+        Policy(
+            "batched",
+            frozenset(),
+            lookahead=0,
+            doc="what is exchanged between two computes is one batch: safe on every backend",
+            batched=True,
+        ),
     )
 }
+
+
+DEFAULT_POLICY = "batched"
+LOWERED_POLICY = "async"
+"""For a plan that has sends and receives already: it need not wait for them where they stand."""
+
+
+def default_policy(plan: Plan) -> str:
+    """Name the policy that any valid plan can be run under."""
+    return LOWERED_POLICY if plan.is_lowered else DEFAULT_POLICY
 
 
 def get_policy(policy: Policy | str) -> Policy:
@@ -56,16 +76,31 @@ def get_policy(policy: Policy | str) -> Policy:
     return POLICIES[policy]
 
 
-def lower(plan: Plan, policy: Policy | str = "async") -> Plan:
+def batches(row: Iterable[Action], policy: Policy) -> Iterator[Sequence[Action]]:
+    """Cut a lowered row into what is done at once: one action, or a batch of sends and receives.
+
+    Under a batched policy all that stands between two compute actions is one batch.
+    """
+    for is_comm, actions in groupby(row, lambda action: action.kind.is_comm):
+        if is_comm and policy.batched:
+            yield tuple(actions)
+        else:
+            yield from ((action,) for action in actions)
+
+
+def lower(plan: Plan, policy: Policy | str = DEFAULT_POLICY) -> Plan:
     """Insert SEND_F, RECV_F, SEND_B and RECV_B where data crosses ranks.
 
     A send follows the action that makes its data. A receive comes before the one that uses it,
     or earlier: messages between two ranks carry no label, so that receives have to be posted in
-    the order of the sends. A lowered plan is refused with ValueError.
+    the order of the sends. For a batched policy see :mod:`pipeline.exchanges`. A lowered plan is
+    refused with ValueError.
     """
     if plan.is_lowered:
         raise ValueError(f"{plan.schedule}: this plan has sends and receives already")
     policy = get_policy(policy)
+    if policy.batched:
+        return replace(plan, rows=with_exchanges(plan))
     rows = (_lower_row(plan, rank, policy.lookahead) for rank in range(plan.world))
     return replace(plan, rows=tuple(tuple(row) for row in rows))
 

@@ -1,13 +1,16 @@
 """The seeded monolith, its data, and its losses: what every pipeline has to reproduce."""
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+M = TypeVar("M", bound=nn.Module)
 
 LEAK = 0.5
 KINDS = ("seed", "conditioned")
@@ -74,12 +77,45 @@ class Batch:
     targets: Tensor | None
 
 
-def build(workload: Workload) -> Built:
+ALL, NONE = slice(None), slice(0)
+"""Which of a workload's units to build."""
+
+
+def build(workload: Workload, units: slice = ALL) -> Built:
     """Draw the weights, then inputs, then targets, all from the workload's seed, on the CPU.
 
-    Values are drawn in float32 and cast, so that one seed means one model in every dtype. The
-    caller's random state is left as it was, but is used meanwhile: one thread at a time.
+    Of the units only those asked for are given, in copies of the caller's own. Values are drawn in
+    float32 and cast, so that one seed means one model in every dtype. The caller's random state is
+    left as it was, but is used meanwhile: one thread at a time.
     """
+    drawn = _draw(replace(workload, lr=1.0, optimizer="sgd"))  # which nothing here depends on
+    own = copy_module(nn.Sequential(*drawn.units[units]))
+    return Built(tuple(own), drawn.inputs.clone(), drawn.targets.clone())
+
+
+def copy_module(module: M, copied: dict[nn.Module, nn.Module] | None = None) -> M:
+    """Copy a module, parameters and all, many times as fast as `copy.deepcopy` does.
+
+    For such as these here: what it has besides parameters and modules is shared with the copy.
+    """
+    copied = {} if copied is None else copied
+    twin = copied[module] = module.__class__.__new__(module.__class__)
+    for name, value in vars(module).items():
+        # Tables (of hooks, buffers and so on) are each module's own.
+        twin.__dict__[name] = value.copy() if isinstance(value, dict | set) else value
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            twin._parameters[name] = nn.Parameter(
+                parameter.detach().clone(), parameter.requires_grad
+            )
+    for name, child in module._modules.items():
+        if child is not None:
+            twin._modules[name] = copied[child] if child in copied else copy_module(child, copied)
+    return twin
+
+
+@functools.lru_cache(maxsize=2)  # the ranks of a case ask for the same one, and so does its oracle
+def _draw(workload: Workload) -> Built:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(workload.seed)
         wide, narrow = workload.width, workload.classes

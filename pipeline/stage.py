@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.model import Batch, Workload, build, loss_weight, split
+from pipeline.model import NONE, Batch, Workload, build, loss_weight, split
 
 
 class Stage(nn.Module):
@@ -60,7 +60,7 @@ class Stage(nn.Module):
 def build_stage(
     workload: Workload, index: int, count: int, device: torch.device | str = "cpu"
 ) -> Stage:
-    """Build the whole seeded model and keep one slice.
+    """Draw the whole seeded model and keep one slice.
 
     Skipping ahead in the random state instead is faster and hard to get right: what an init
     consumes is not the number of its parameters.
@@ -69,12 +69,13 @@ def build_stage(
     if not 0 <= index < count:
         raise ValueError(f"stage index must be within 0..{count - 1}: got {index}")
     stop = layers[index].stop + (index == count - 1)
-    return Stage(build(workload).units[layers[index].start : stop], index, count, workload, device)
+    own = slice(layers[index].start, stop)
+    return Stage(build(workload, own).units, index, count, workload, device)
 
 
 def build_batch(workload: Workload, stage: Stage) -> Batch:
     """Draw the workload's batch and keep what this stage's rank may see of it."""
-    built = build(workload)
+    built = build(workload, NONE)
     return Batch(
         size=workload.batch,
         inputs=built.inputs.to(stage.device) if stage.is_first else None,

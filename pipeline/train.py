@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from pipeline.comms import Comms
 from pipeline.executor import StepProfile, run_step
-from pipeline.lower import Policy, get_policy, lower
+from pipeline.lower import DEFAULT_POLICY, Policy, get_policy, lower
 from pipeline.model import Workload, build, chunk_sizes, make_optimizer, split
 from pipeline.plan import Plan, build_plan, validate
 from pipeline.report import RankProfile, render_profile
@@ -67,7 +67,7 @@ def prepare(
     chunks: int,
     *,
     steps: int,
-    policy: str = "async",
+    policy: str = DEFAULT_POLICY,
     backend: str | None = None,
     device: str | None = None,
     timeout: float = 300.0,
@@ -136,7 +136,7 @@ def _losses(run: PipelineRun, profiles: list[RankProfile]) -> Iterator[float]:
 
 def _connected_comms(run: PipelineRun) -> Comms:
     dtype, device = run.workload.dtype, run.device
-    if run.backend != "nccl":
+    if run.backend != "nccl" or run.policy.batched:
         return Comms(dtype, device)
     # NCCL matches a pair's messages in one queue, where a receive posted ahead in one direction
     # would hold up the send in the other. A group for each direction keeps them apart.

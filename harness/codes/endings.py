@@ -86,27 +86,37 @@ work.wait()
     ),
     Code(
         name="nccl-hazard",
-        summary="finishes on gloo, hangs under NCCL's ordering or capacity",
+        summary="finishes on gloo, hangs or mixes up messages under NCCL's ordering or capacity",
         meaning="""
-With gloo's rules the program ends; with NCCL's it does not. The report says which rule differs:
-messages carry no tags, operations of one communicator run in order, a pair's first message makes
-a communicator that both ranks have to enter.
+The run finished; what it posted and waited for was gone through again by NCCL's rules, and there
+it does not finish. With named sources a rank posts and waits in the same order on every backend, so
+that one run decides. The cause says which rule it is. needs-capacity: a send waits for its receive
+unless there is buffer space, and nobody can rely on how much. queue-order: all operations of a
+communicator stand in one queue, and one that cannot run yet holds up those behind it.
+lazy-communicator: without device_id a communicator is made at its first use, and holds each rank
+in the call until the others come. batch-shape: batches and single messages go over different
+communicators, and a batch has one work for all of it. tags-ignored: NCCL has no tags, and pairs
+messages in the order of posting. details.semantics says where the program hangs: nccl-eager is a
+group made with device_id, nccl-lazy one without; capacity is the buffer space.
 """,
-        why="A schedule that passes on CPU hangs on the first GPU job.",
+        why="What passes on CPU hangs on the first GPU job, or only once its tensors are large.",
         example="""
-# rank 0: two messages told apart by tag, received in the other order
-dist.isend(a, dst=1, tag=1)
-dist.isend(b, dst=1, tag=2)
+work = dist.isend(activation, peer)  # on both ranks: each receive stands behind a send
+dist.recv(gradient, peer)
+work.wait()
 """,
         instead="""
-# post receives in the order of the sends; or batch what belongs together
-dist.batch_isend_irecv([send_a, send_b])
+batch = [dist.P2POp(dist.isend, activation, peer), dist.P2POp(dist.irecv, gradient, peer)]
+for work in dist.batch_isend_irecv(batch):
+    work.wait()
 """,
         fix="""
-Post both directions of an exchange as one batch_isend_irecv, keep receives in the order of sends,
-and call collectives in the same order on all ranks. It is a warning in run, an error in check.
+Post both directions of an exchange as one batch_isend_irecv, both ends of a message in a batch or
+neither; keep receives in the order of the sends, and collectives in one order with the messages;
+begin with a collective of the group, or give init_process_group a device_id. It is a warning in
+run and an error in check: schedules are for GPUs.
 """,
-        backends=("sim",),
+        backends=("sim", "gloo"),
     ),
     Code(
         name="nondeterminism",

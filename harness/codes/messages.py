@@ -104,27 +104,29 @@ dist.recv(torch.empty(8, width, dtype=torch.bfloat16), src=0)
         summary="a message was taken by a receive that was meant for another",
         meaning="""
 Messages between two ranks with one tag are matched in the order in which they were posted. Here
-the sender's action and the receiver's differ: the receive for one microbatch, or for a gradient,
-took what was sent for another.
+the sender's action and the receiver's differ: the receive for one microbatch, for another stage or
+for a gradient took what was sent for another. A plan names its actions exactly. A step's calls of
+comms are only counted, so there only activations and gradients are told apart; microbatches that a
+step mixes up show in its numbers.
 """,
         why="""
 Shapes mostly agree, so nothing fails: the wrong numbers are computed with, and the loss may still
 fall.
 """,
         example="""
-# sender: 0SEND_F0, 0SEND_F1
-second = comms.ireceive_forward(shape)  # meant for microbatch 1, takes 0
-first = comms.ireceive_forward(shape)
+# the rows of ranks 0 and 1
+["0F0", "0F1", "0SEND_F1", "0SEND_F0"]
+["1RECV_F0", "1F0", "1RECV_F1", "1F1"]  # 1RECV_F0 takes 0SEND_F1
 """,
         instead="""
-first = comms.ireceive_forward(shape)
-second = comms.ireceive_forward(shape)
+["0F0", "0F1", "0SEND_F0", "0SEND_F1"]
+["1RECV_F0", "1F0", "1RECV_F1", "1F1"]
 """,
         fix="""
 Post receives in the order in which the peer posts its sends. Waits may come in any order. Where
 backends keep tags, a tag for each microbatch makes the order free; NCCL keeps none.
 """,
-        backends=("sim",),
+        backends=("sim", "gloo", "nccl"),
     ),
     Code(
         name="unreceived-message",

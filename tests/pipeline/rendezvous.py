@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from pipeline.actions import Action, Kind
-from pipeline.lower import Policy
+from pipeline.lower import Policy, batches
 from pipeline.plan import Plan
 
 Channel = tuple[int, int]
@@ -39,7 +39,13 @@ def run(plan: Plan, policy: Policy) -> None:
     def rank_program(row: tuple[Action, ...]) -> Iterator[Action]:
         """Yield each operation that has to be matched before the rank goes on."""
         pending: list[Action] = []
-        for action in row:
+        for actions in batches(row, policy):
+            action = actions[0]
+            if action.kind.is_comm and policy.batched:
+                for each in actions:
+                    (sent if each.kind.is_send else posted)[channel(each)].append(each)
+                yield from actions
+                continue
             if action.kind.is_comm:
                 (sent if action.kind.is_send else posted)[channel(action)].append(action)
                 if action.kind in policy.asynchronous:

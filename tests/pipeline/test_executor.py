@@ -100,10 +100,11 @@ def test_no_rank_holds_more_than_its_plan_says(shape: Shape) -> None:
     assert tuple(rank.peak for rank in ranks) == peak_in_flight(shape.plan)
 
 
-def test_every_message_is_labelled_with_its_action() -> None:
-    shape = Shape(build_plan("1f1b", 3, 4), "async", Workload.conditioned())
+@pytest.mark.parametrize("policy", ["async", "batched"])
+def test_every_message_is_labelled_with_its_action(policy: str) -> None:
+    shape = Shape(build_plan("1f1b", 3, 4), policy, Workload.conditioned())
     _, transport = run_steps(shape)
-    for rank, row in enumerate(lower(shape.plan, "async").rows):
+    for rank, row in enumerate(lower(shape.plan, policy).rows):
         labels = [call.action for call in transport.calls if call.rank == rank]
         assert labels == [action for action in row if action.kind.is_comm]
 
@@ -114,12 +115,14 @@ def test_every_message_is_labelled_with_its_action() -> None:
         ("blocking", {"send", "recv"}),
         ("isend", {"isend", "send", "recv"}),
         ("async", {"isend", "irecv"}),
+        ("batched", {"isend", "irecv"}),
     ],
 )
 def test_a_policy_decides_which_calls_are_made(policy: str, operations: set[str]) -> None:
     shape = Shape(build_plan("gpipe", 2, 2), policy, Workload.conditioned())
     _, transport = run_steps(shape)
     assert {call.operation for call in transport.calls} == operations
+    assert {call.batched for call in transport.calls} == {policy == "batched"}
 
 
 def run_alone(row: str, stage: Stage, batch: Batch) -> None:
@@ -145,6 +148,16 @@ def test_a_send_without_data_is_refused() -> None:
     stage = build_stage(workload, 0, 2)
     with pytest.raises(ValueError, match="0SEND_F1 comes before what makes its data"):
         run_alone("0SEND_F1", stage, build_batch(workload, stage))
+
+
+def test_a_batch_with_a_message_that_cannot_be_sent_names_it() -> None:
+    workload = Workload.conditioned()
+    stage, batch = build_stage(workload, 0, 2), build_batch(workload, build_stage(workload, 0, 2))
+    actions = [Action.parse(text) for text in ["0F0", "0SEND_F0", "0RECV_B0"]]
+    with pytest.raises(TypeError) as error:  # rank 0 of 1 has nobody to send to
+        run_ranks(1, lambda rank: run_step(actions, "batched", stage, Comms(), batch, 2))
+    assert error.value.__notes__ == ["in 0SEND_F0"]
+    assert CURRENT.get() is None
 
 
 def test_a_failing_step_names_its_action_and_lets_go_of_its_activations() -> None:

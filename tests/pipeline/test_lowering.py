@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.actions import Action, Kind
-from pipeline.lower import POLICIES, get_policy, lower
+from pipeline.lower import POLICIES, batches, default_policy, get_policy, lower
 from pipeline.plan import Plan, build_plan, validate
 from tests.pipeline.rendezvous import DeadlockError, run
 from tests.pipeline.strategies import any_valid_plans, plans
 
 policies = st.sampled_from(list(POLICIES))
-asynchronous = st.sampled_from(["isend", "async"])
+asynchronous = st.sampled_from(["isend", "async", "batched"])
 
 
 @given(plans(), policies)
@@ -40,15 +40,15 @@ def test_what_is_inserted_comes_from_the_line_of_its_compute(plan: Plan, policy:
 
 
 @given(plans(), asynchronous)
-def test_asynchronous_policies_never_hang_on_rendezvous_sends(plan: Plan, policy: str) -> None:
+def test_policies_that_let_messages_cross_never_hang_on_gloo(plan: Plan, policy: str) -> None:
     run(lower(plan, policy), POLICIES[policy])
 
 
-@given(any_valid_plans())
-def test_async_runs_any_valid_plan_and_no_message_is_swapped(plan: Plan) -> None:
-    lowered = lower(plan, "async")
+@given(any_valid_plans(), st.sampled_from(["async", "batched"]))
+def test_any_valid_plan_runs_and_no_message_is_swapped(plan: Plan, policy: str) -> None:
+    lowered = lower(plan, policy)
     validate(lowered)
-    run(lowered, POLICIES["async"])
+    run(lowered, POLICIES[policy])
 
 
 @pytest.mark.parametrize("name", ["naive", "gpipe"])
@@ -82,11 +82,35 @@ def test_async_posts_receives_two_actions_ahead() -> None:
     assert " ".join(map(str, row[:5])) == "1RECV_F0 1RECV_F1 1RECV_F2 1F0 1F1"
 
 
+def test_batched_exchanges_what_crosses_between_the_same_two_computes() -> None:
+    lowered = lower(build_plan("1f1b", 2, 3), "batched")
+    assert [" ".join(map(str, row)) for row in lowered.rows] == [
+        "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0F2 0SEND_F2 0RECV_B1 0B1 0RECV_B2 0B2",
+        "1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1RECV_F2 1SEND_B1 1F2 1B2 1SEND_B2",
+    ]
+    batches_ = [list(map(str, each)) for each in batches(lowered.rows[1], POLICIES["batched"])]
+    assert ["1RECV_F2", "1SEND_B1"] in batches_
+
+
+def test_what_is_lowered_already_waits_for_a_message_where_it_is_used() -> None:
+    plan = build_plan("1f1b", 2, 2)
+    assert default_policy(plan) == "batched"
+    assert default_policy(lower(plan)) == "async"
+
+
+def test_a_plan_that_cannot_go_on_is_lowered_all_the_same() -> None:
+    backward_first = Plan.from_csv("0B0,0F0\n1F0,1B0\n")
+    assert [" ".join(map(str, row)) for row in lower(backward_first).rows] == [
+        "0RECV_B0 0B0 0F0 0SEND_F0",
+        "1RECV_F0 1F0 1B0 1SEND_B0",
+    ]
+
+
 def test_lowering_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="has sends and receives already"):
         lower(lower(build_plan("gpipe", 2, 2)))
 
 
 def test_an_unknown_policy_is_refused_with_the_known_names() -> None:
-    with pytest.raises(ValueError, match="'eager'; known: blocking, isend, async"):
+    with pytest.raises(ValueError, match="'eager'; known: blocking, isend, async, batched"):
         get_policy("eager")

@@ -26,6 +26,16 @@ class Call:
     rank: int
     action: Action | None
     waited: bool = False
+    batched: bool = False
+
+
+@dataclass
+class Operation:
+    """Stands in for a `P2POp`."""
+
+    op: Callable[[Tensor, int], "Request"]
+    tensor: Tensor
+    peer: int
 
 
 @dataclass
@@ -82,6 +92,18 @@ class Transport:
 
     def irecv(self, tensor: Tensor, src: int, group: object = None) -> Request:
         return Request(self._called("irecv", waited=False), self._post(tensor, src))
+
+    @staticmethod
+    def P2POp(op: Any, tensor: Tensor, peer: int, group: object = None) -> "Operation":  # noqa: N802
+        return Operation(op, tensor, peer)
+
+    def batch_isend_irecv(self, operations: "list[Operation]") -> list[Request]:
+        works = []
+        for operation in operations:
+            work = operation.op(operation.tensor, operation.peer)
+            self.calls[-1].batched = True
+            works.append(work)
+        return works
 
     def _put(self, tensor: Tensor, dst: int) -> None:
         assert not tensor.requires_grad
