@@ -103,6 +103,7 @@ class Rank:
         root: int | None = None,
         reduce_op: str | None = None,
         action: str | None = None,
+        planned: bool = True,
         line: int | None = None,
         any_source: bool = False,
         splits: bool = False,
@@ -113,7 +114,7 @@ class Rank:
         site = self._site(op + 1 if line is None else line)
         self._story.define(self.number, "T", op, *what, root, reduce_op, site, any_source, splits)
         if action is not None:
-            self._story.define(self.number, "A", op + 1, action)
+            self._story.define(self.number, "A", op + 1, action, planned)
         self._story.add(self.number, "P", op, op, 0 if action is None else op + 1)
         return op
 
