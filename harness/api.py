@@ -14,6 +14,7 @@ from harness.case import Case, UsageError
 from harness.findings import Report
 from harness.options import CheckOptions, Numbers
 from harness.session import (
+    Drawing,
     Echo,
     check_case,
     check_prepared,
@@ -25,14 +26,17 @@ from harness.session import (
 )
 from harness.targets import Command, TargetLike, pickled_build_stage
 
-__all__ = ["check", "close_worlds", "replay", "run", "shared_world"]
+__all__ = ["Drawing", "check", "close_worlds", "replay", "run", "shared_world"]
 
 
 def check(
     target: TargetLike,
     *,
-    backend: str = "gloo",
+    backend: str = "sim",
     semantics: str | None = None,
+    capacity: object = None,
+    isolated: bool = False,
+    confirm: bool = True,
     world_size: Numbers | None = None,
     chunks: Numbers | None = None,
     cases: int | None = None,
@@ -48,7 +52,9 @@ def check(
     ``target`` is text as the command takes it, or a function ``step(stage, comms, batch,
     chunks)`` or ``plan(rank, world_size, chunks)``. ``world_size`` and ``chunks`` take a number,
     several, or text such as ``"2..6"``. ``build_stage(index, count, layers, width)`` makes a
-    stage's module in the user's own way, to be compared with the monolith's layers.
+    stage's module in the user's own way, to be compared with the monolith's layers. The ranks are
+    simulated in this process (``isolated``: in one of their own); ``confirm`` runs what is found,
+    and some of what is not, on real gloo ranks too.
 
     UsageError (a ValueError) for what cannot be asked, WorldError where the backend cannot run.
 
@@ -58,6 +64,9 @@ def check(
     options = asked.check_options(
         backend=backend,
         semantics=semantics,
+        capacity=capacity,
+        isolated=isolated,
+        confirm=confirm,
         world_size=world_size,
         chunks=chunks,
         cases=cases,
@@ -79,8 +88,11 @@ def run(
     program: TargetLike,
     world_size: int,
     *,
-    backend: str = "gloo",
+    backend: str = "sim",
     semantics: str | None = None,
+    capacity: object = None,
+    isolated: bool = False,
+    confirm: bool = True,
     args: Iterable[str] = (),
     seed: int = 0,
     timeout: float = asked.DEFAULT_TIMEOUT,
@@ -100,6 +112,9 @@ def run(
     options = asked.run_options(
         backend=backend,
         semantics=semantics,
+        capacity=capacity,
+        isolated=isolated,
+        confirm=confirm,
         args=args,
         seed=seed,
         timeout=timeout,
@@ -115,11 +130,14 @@ def replay(
     *,
     timeout: float = asked.DEFAULT_TIMEOUT,
     strict: bool = False,
+    isolated: bool = False,
     echo: Echo | None = None,
+    drawing: Drawing | None = None,
 ) -> Report:
     """Run a case from a report again, exactly.
 
-    ``target`` is needed where the case's own was a function that only Python can name.
+    ``target`` is needed where the case's own was a function that only Python can name. ``drawing``
+    has the costs by which the report tells virtual time, and may draw it.
 
     UsageError (a ValueError) for a line that is no case, or a target that is not there.
     """
@@ -129,11 +147,15 @@ def replay(
     asked.numbers(parsed.world, "world=", asked.MAX_WORLD)
     timeout = asked.duration(timeout, "--timeout")
     command: Command = "run" if parsed.chunks is None else "check"
-    options = CheckOptions(backend=parsed.backend, policy=asked.policy_name(parsed.policy))
+    options = CheckOptions(
+        backend=parsed.backend, policy=asked.policy_name(parsed.policy), isolated=isolated
+    )
     prepared = prepare(parsed.target if target is None else target, command, options)
     if command == "run":
-        report = run_program(prepared, parsed, timeout, strict, echo)
+        report = run_program(
+            prepared, parsed, timeout, strict, echo, isolated=isolated, drawing=drawing
+        )
     else:
-        report = check_case(prepared, parsed, timeout, strict)
+        report = check_case(prepared, parsed, timeout, strict, isolated=isolated, drawing=drawing)
     report.command = "replay"
     return report

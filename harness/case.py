@@ -25,7 +25,8 @@ class Case:
     """``1f1b world=4 chunks=8 batch=16 layers=8 width=16 dtype=float64 backend=gloo seed=7``.
 
     ``delay`` is the largest sleep in milliseconds that a rank takes before a communication
-    (drawn per rank and operation from ``seed``); ``args`` are a program's arguments.
+    (drawn per rank and operation from ``seed``); ``args`` are a program's arguments. ``semantics``,
+    ``capacity`` and ``interleaving`` are the simulated world's (:class:`harness.worlds.Simulated`).
     """
 
     target: str
@@ -39,8 +40,10 @@ class Case:
     optimizer: str | None = None
     workload: str | None = None
     policy: str | None = None
-    backend: str = "gloo"
+    backend: str = "sim"
     semantics: str | None = None
+    capacity: str | None = None
+    interleaving: str | None = None
     delay: int = 0
     seed: int = 0
     args: tuple[str, ...] = ()
@@ -120,6 +123,18 @@ def _word(name: str, text: str) -> str:
     return text
 
 
+def _capacity(name: str, text: str) -> str:
+    if not re.fullmatch(r"inf|[0-9]{1,15}", text):
+        raise CaseError(f"{name}={text} in the case: 0, inf or a number of bytes is needed")
+    return text
+
+
+def _interleaving(name: str, text: str) -> str:
+    if not re.fullmatch(r"random:[0-9]{1,18}|choices:([0-9]{1,4}(\.[0-9]{1,4})*)?", text):
+        raise CaseError(f"{name}={text} in the case: random:NUMBER or choices:0.1.0 is needed")
+    return text
+
+
 def _arguments(name: str, text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(_as_written(text)))
@@ -140,6 +155,8 @@ _READERS: dict[str, Any] = {
     "policy": _word,
     "backend": _word,
     "semantics": _word,
+    "capacity": _capacity,
+    "interleaving": _interleaving,
     "delay": _number(0),
     "seed": _number(0),
     "args": _arguments,

@@ -92,7 +92,7 @@ class Channel:
 
     def take_ended(self, is_open: Callable[[Op], bool]) -> list[Pair]:
         """Take out the pairs of which nothing can change any more."""
-        ended = []
+        ended: list[Pair] = []
         while self.pairs:
             send, receive = self.pairs[0]
             is_over = not (send.pending or receive.pending or is_open(receive))
@@ -165,7 +165,7 @@ class Mailbox:
 
     def is_open(self, receive: Op) -> bool:
         """Whether an earlier receive from any source may yet turn out to have had its message."""
-        return any(
+        return bool(self.unknown) and any(
             earlier.id < receive.id and earlier.state is not State.DROPPED
             for earlier in self.unknown
         )

@@ -40,4 +40,5 @@ class Coverage:
             "policy": values("policy"),
             "compared": sum(result.compared for result in self.results),
             "bitwise": sum(result.bitwise for result in self.results),
+            "runs": sum(result.runs for result in self.results),
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.matching import Matcher
-from harness.recorder import GIVES_UP, INSIDE, KINDS, REQUIRES_GRAD
+from harness.recorder import GIVES_UP, INSIDE, KINDS, REQUIRES_GRAD, SEEN
 from harness.trace import UNKNOWN_SITE, Compute, Group, Op, RankTrace, Site, State, Trace, Wait
 
 Event = tuple[Any, ...]
@@ -19,7 +19,7 @@ class _Definitions:
     """What one rank's events refer to."""
 
     sites: dict[int, Site] = field(default_factory=dict)
-    actions: dict[int, str] = field(default_factory=dict)
+    actions: dict[int, tuple[str, bool]] = field(default_factory=dict)  # text, planned
     templates: dict[int, tuple[Any, ...]] = field(default_factory=dict)
 
 
@@ -49,12 +49,15 @@ class Decoder:
 
     def feed(self, events: Iterable[tuple[int, Event]]) -> None:
         """Take (rank, event) pairs in; several ranks' events go best by their time."""
+        ranks, handlers = self.trace.ranks, self._handlers
         for rank, event in events:
-            history = self.trace.ranks[rank]
-            history.last_ns = max(history.last_ns, event[1])
-            if event[0] in _OF_AN_OPERATION and event[2] not in history.ops:
+            history = ranks[rank]
+            code, at = event[0], event[1]
+            if at > history.last_ns:
+                history.last_ns = at
+            if code in _OF_AN_OPERATION and event[2] not in history.ops:
                 continue  # of one that is not followed
-            self._handlers[event[0]](history, event)
+            handlers[code](history, event)
         for op in self.matcher.forgotten:
             self.trace.ranks[op.rank].ops.pop(op.id, None)
         self.matcher.forgotten.clear()
@@ -67,8 +70,8 @@ class Decoder:
         self._definitions[history.rank].sites[site] = Site(file, line, function)
 
     def _action_seen(self, history: RankTrace, event: Event) -> None:
-        _, _, action, text = event
-        self._definitions[history.rank].actions[action] = text
+        _, _, action, text, planned = event
+        self._definitions[history.rank].actions[action] = text, planned
 
     def _template_seen(self, history: RankTrace, event: Event) -> None:
         self._definitions[history.rank].templates[event[2]] = event[3:]
@@ -84,6 +87,7 @@ class Decoder:
         (kind, api, group, peer, tag, numel, dtype, shape, root, reduce_op, site, any_, splits) = (
             known.templates[template]
         )
+        label, planned = known.actions.get(action, (None, False))
         op = Op(
             rank=history.rank,
             id=id_,
@@ -100,7 +104,8 @@ class Decoder:
             root=root,
             reduce_op=reduce_op,
             batch=batch - 1 if batch else None,
-            action=known.actions.get(action),
+            action=label,
+            planned=planned,
             any_source=any_,
             splits=splits,
         )
@@ -145,7 +150,10 @@ class Decoder:
         self.matcher.ended(op)
 
     def _modified(self, history: RankTrace, event: Event) -> None:
-        history.ops[event[2]].overwritten = True
+        op = history.ops[event[2]]
+        op.overwritten = True
+        if event[6] & SEEN and op.touched is None:
+            op.touched = self._site(history.rank, event[3])
 
     def _computed(self, history: RankTrace, event: Event) -> None:
         _, end, stage, microbatch, site, taken, flags = event

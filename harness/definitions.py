@@ -20,8 +20,8 @@ class Definitions:
     def __init__(self, write: Callable[[tuple[Any, ...]], None]) -> None:
         self._write = write
         self._lock = threading.RLock()
-        self._sites: dict[tuple[Any, int], int] = {}
-        self._actions: dict[Action, int] = {}
+        self._sites: dict[tuple[str, int, str], int] = {}
+        self._actions: dict[tuple[Action, bool], int] = {}
         self._seen: dict[int, tuple[Action, int]] = {}  # by identity; holds what it names
         self.templates: dict[tuple[Any, ...], int] = {}
         self._groups: set[str] = set()
@@ -43,9 +43,10 @@ class Definitions:
         if seen is not None:
             return seen[1]
         with self._lock:
-            if (label := self._actions.get(action)) is None:
-                label = self._actions[action] = len(self._actions) + 1
-                self._write(("A", 0, label, str(action)))
+            planned = action.origin is not None  # equality of actions ignores it
+            if (label := self._actions.get((action, planned))) is None:
+                label = self._actions[action, planned] = len(self._actions) + 1
+                self._write(("A", 0, label, str(action), planned))
             if len(self._seen) >= _SEEN:
                 self._seen.clear()
             self._seen[id(action)] = (action, label)
@@ -54,19 +55,18 @@ class Definitions:
     def site(self, frame: FrameType | None, action: Action | None) -> int:
         """Return the number of the user's line; for a plan's action the line that yielded it."""
         if frame is not None:
-            key: tuple[Any, int] = (frame.f_code, frame.f_lineno)
-            place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            code = frame.f_code
+            place = (code.co_filename, frame.f_lineno, code.co_name)
         elif action is not None and (origin := action.origin) is not None:
-            key = (origin.file, origin.line)
             place = (origin.file, origin.line, origin.function)
         else:
             return 0
-        site = self._sites.get(key)
+        site = self._sites.get(place)
         if site is not None:
             return site
         with self._lock:
-            if (site := self._sites.get(key)) is None:
-                site = self._sites[key] = len(self._sites) + 1
+            if (site := self._sites.get(place)) is None:
+                site = self._sites[place] = len(self._sites) + 1
                 self._write(("S", 0, site, *place))
         return site
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from harness.case import Case, UsageError
 from harness.checkers import memory, parity
+from harness.explore import explore, simulated_of
 from harness.findings import Finding
 from harness.judge import judge
 from harness.parity.program import StepEntry
@@ -13,11 +15,13 @@ from harness.parity.refusal import settle
 from harness.parity.results import StepResult
 from harness.targets import Target, TargetError
 from harness.worlds import Outcome, Program, World
+from harness.worlds.simulated.recorded import trace_hash
 
 EXPLAIN_NUMBERS = frozenset(
     {
         "shape-mismatch",
         "dtype-mismatch",
+        "message-swap",
         "unreceived-message",
         "buffer-overwrite",
         "early-read",
@@ -40,6 +44,8 @@ class CaseResult:
     refused: str | None = None  # the target's own message
     compared: bool = False
     bitwise: bool = False
+    runs: int = 1  # of the program, in all semantics and interleavings
+    trace: str | None = None  # the hash of a simulated run's trace
 
     @property
     def failures(self) -> tuple[Finding, ...]:
@@ -47,20 +53,32 @@ class CaseResult:
         return tuple(f for f in self.findings if f.severity == "error")
 
 
-def run_case(target: Target, case: Case, world: World, timeout: float) -> list[Finding]:
-    """Run one case and return its findings.
+def run_case(
+    target: Target,
+    case: Case,
+    world: World,
+    timeout: float,
+    observe: Callable[[Outcome], None] | None = None,
+) -> CaseResult:
+    """Run one case and return what became of it; ``observe`` is given what is judged.
 
     RefusedError when the target refuses the shape, TargetError when it cannot be
     loaded, KeyboardInterrupt when the user stops it.
     """
-    result = execute(target, case, world, timeout)
+    result = execute(target, case, world, timeout, observe=observe)
     if result.refused is not None:
         raise RefusedError(f"{target.text} refuses this shape: {result.refused}")
-    return list(result.findings)
+    return result
 
 
 def execute(
-    target: Target, case: Case, world: World, timeout: float, *, fresh: bool = False
+    target: Target,
+    case: Case,
+    world: World,
+    timeout: float,
+    *,
+    fresh: bool = False,
+    observe: Callable[[Outcome], None] | None = None,
 ) -> CaseResult:
     """Run one case; ``fresh`` on ranks that have run nothing before."""
     program = program_of(target, case, fresh=fresh)
@@ -68,15 +86,28 @@ def execute(
     if outcome.ending == "interrupted":
         raise KeyboardInterrupt
     _refuse_unloadable(outcome)
+    if observe is not None:
+        observe(outcome)
     if (message := settle(outcome)) is not None:
         return CaseResult(case, refused=message)
-    return verdict_on(target, case, outcome)
+    result = replace(verdict_on(target, case, outcome), trace=trace_hash(outcome))
+    if world.name != "sim" or result.failures:
+        return result
+    # How a plan of the user's own, sends and receives included, is posted is our choice.
+    ours = target.kind == "plan" and case.policy is None
+    explored = explore(program, case, world, timeout, outcome, judge, "error", hazards=not ours)
+    return replace(result, findings=(*result.findings, *explored.findings), runs=explored.runs)
 
 
 def program_of(target: Target, case: Case, *, fresh: bool = False) -> Program:
     """Return what the ranks of a case run."""
-    entry = StepEntry(target, case)
-    return Program(entry=entry, fresh=fresh, delay_ms=case.delay, seed=case.seed)
+    return Program(
+        entry=StepEntry(target, case),
+        fresh=fresh,
+        delay_ms=case.delay,
+        seed=case.seed,
+        simulated=simulated_of(case),
+    )
 
 
 def verdict_on(target: Target, case: Case, outcome: Outcome) -> CaseResult:

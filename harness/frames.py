@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType
 
+from harness.trace import TORCHS
 
+
+@functools.cache
 def _internal_folders() -> tuple[str, ...]:
     ours = Path(__file__).resolve().parent
     folders = [str(ours), str(ours.parent / "pipeline"), sysconfig.get_path("stdlib")]
@@ -20,42 +24,69 @@ def _internal_folders() -> tuple[str, ...]:
     return tuple(folder + "/" for folder in folders)
 
 
+@functools.cache
+def _torchs_folder() -> str:
+    return (*_internal_folders()[3:], "\0")[0]
+
+
+@functools.cache
+def _packages() -> str:
+    return sysconfig.get_path("purelib") + "/"
+
+
+@functools.lru_cache(maxsize=4096)
+def _classify(file: str) -> str | None:
+    if file.endswith("/torch/distributed/distributed_c10d.py"):
+        return "c10d"
+    if file.startswith("<"):  # frozen modules, and -c
+        return "internal"
+    if file.endswith("/typing_extensions.py"):  # its @deprecated is around some of torch's own
+        return "internal"
+    if file.startswith(_internal_folders()):
+        return "internal" if not _is_installed_user_code(file) else None
+    return None
+
+
+def _is_installed_user_code(file: str) -> bool:
+    """Packages may lie inside the standard library's folder; only torch and we are not it."""
+    own = (*_internal_folders()[:2], _torchs_folder())
+    return file.startswith(_packages()) and not file.startswith(own)
+
+
 class Frames:
-    """Tells frames apart, remembering each code object it has seen."""
+    """Tells frames apart, remembering each file it has seen: a name's hash costs nothing."""
 
     def __init__(self) -> None:
-        self._folders = _internal_folders()
-        self._packages = sysconfig.get_path("purelib") + "/"
-        self._known: dict[CodeType, str | None] = {}
+        self._known: dict[str, str | None] = {}
 
     def is_user(self, file: str) -> bool:
         """Whether a source file is the user's."""
-        return self._classify(file) is None
+        return _classify(file) is None
 
     def kind(self, code: CodeType) -> str | None:
         """``c10d`` for torch.distributed's own functions, ``internal``, or None: the user's."""
+        file = code.co_filename
         try:
-            return self._known[code]
+            return self._known[file]
         except KeyError:
-            kind = self._known[code] = self._classify(code.co_filename)
+            kind = self._known[file] = _classify(file)
             return kind
 
-    def _classify(self, file: str) -> str | None:
-        if file.endswith("/torch/distributed/distributed_c10d.py"):
-            return "c10d"
-        if file.startswith("<"):  # frozen modules, and -c
-            return "internal"
-        if file.endswith("/typing_extensions.py"):  # its @deprecated is around some of torch's own
-            return "internal"
-        if file.startswith(self._folders):
-            return "internal" if not self._is_installed_user_code(file) else None
-        return None
+    def asker(self, frame: FrameType | None) -> str:
+        """Return ``torch's `` for a call that torch makes by itself: from C++, or in DDP.
 
-    def _is_installed_user_code(self, file: str) -> bool:
-        """Packages may lie inside the standard library's folder; only torch and we are not it."""
-        torch, *_ = [*self._folders[3:], ""]
-        own = self._folders[:2] + ((torch,) if torch else ())
-        return file.startswith(self._packages) and not file.startswith(own)
+        Not for its pipeline schedules, which are what a user may have under test.
+        """
+        while frame is not None:
+            code = frame.f_code
+            if self.kind(code) != "c10d" and not code.co_filename.endswith("c10d_logger.py"):
+                file = code.co_filename
+                by_torch = (
+                    file.startswith(_torchs_folder()) and "/distributed/pipelining/" not in file
+                )
+                return TORCHS if by_torch else ""
+            frame = frame.f_back
+        return ""
 
     def caller(
         self, frame: FrameType | None, *, up_to_user: bool = True
@@ -68,13 +99,14 @@ class Frames:
         known = self._known
         while frame is not None:
             code = frame.f_code
-            kind = known[code] if code in known else self.kind(code)
+            file = code.co_filename
+            kind = known[file] if file in known else self.kind(code)
             if kind is None:
                 return api, frame
             if kind == "c10d":
                 if inside:
                     api = code.co_name
-            elif inside and api and not code.co_filename.endswith("c10d_logger.py"):
+            elif inside and api and not file.endswith("c10d_logger.py"):
                 inside = False  # left by another door than a public function's decorator
                 if not up_to_user:
                     return api, None

@@ -10,17 +10,20 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from harness.agreement import Agreement
+from harness.ahead import Ahead
 from harness.buffering import LIMIT_S, explain_buffering
 from harness.case import Case
 from harness.coverage import Coverage
 from harness.execute import CaseResult, RefusedError, execute, program_of, run_case
 from harness.findings import Finding, Report
-from harness.options import DEFAULT_CHUNKS, DEFAULT_WORLDS
+from harness.options import DEFAULT_CHUNKS, DEFAULT_WORLDS, semantics_tried
 from harness.roots import Root
 from harness.shrink import shrink
 from harness.strategies import DELAYS, cases, corners
-from harness.targets import Target
+from harness.targets import Target, TargetError
 from harness.worlds import World, WorldError
+from pipeline.lower import DEFAULT_POLICY
 
 __all__ = ["CaseResult", "Limits", "Progress", "RefusedError", "campaign", "execute", "run_case"]
 
@@ -42,6 +45,8 @@ class Limits:
     timeout: float = 60.0
     seed: int = 0
     policy: str | None = None
+    semantics: str | None = None
+    capacity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +64,19 @@ def campaign(
     limits: Limits,
     world: World,
     *,
+    real: World | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Run cases of ``target`` until a limit is reached; one finding for each root cause.
 
     The same seed gives the same cases. A failure is shrunk, run again on fresh ranks, and looked
-    past: the other cases go on, for other causes. On Ctrl-C the report so far is returned, with
-    ``interrupted`` set; where the world fails for good in the middle, likewise, with ``error``.
+    past: the other cases go on, for other causes. Where ``world`` is simulated, ``real`` is one of
+    real ranks: what is found is tried there too, and some of what is not. On Ctrl-C the report so
+    far is returned, with ``interrupted`` set; where the world fails for good in the middle,
+    likewise, with ``error``.
     WorldError where the world cannot run at all, TargetError where the target cannot be loaded.
     """
-    run = _Campaign(target, limits, world, progress)
+    run = _Campaign(target, limits, world, real, progress)
     try:
         run.go()
     except KeyboardInterrupt:
@@ -85,7 +93,9 @@ class _Campaign:
     target: Target
     limits: Limits
     world: World
+    real: World | None
     progress: Callable[[Progress], None] | None
+    agreement: Agreement = field(default_factory=Agreement)
     report: Report = field(init=False)
     roots: list[Root] = field(default_factory=list)
     results: dict[Case, CaseResult] = field(default_factory=dict)
@@ -93,11 +103,14 @@ class _Campaign:
 
     def __post_init__(self) -> None:
         self.started = time.monotonic()
-        self.report = Report(self.target.text, self.world.name, (self.world.name,))
+        semantics = semantics_tried(self.world.name, self.limits.semantics)
+        self.report = Report(self.target.text, self.world.name, semantics)
 
     def go(self) -> None:
         counts = self.report.cases
-        for case in stream(self.target, self.limits, self.world.name):
+        cases = stream(self.target, self.limits, self.world.name)
+        ahead = Ahead(self.target, self.world, self.limits.timeout, self.results)
+        for case in ahead.of(cases, self._may_run):
             if counts.run >= self.limits.cases or self._time_left() <= 0:
                 break
             self._tell(case)
@@ -113,13 +126,23 @@ class _Campaign:
                 counts.failing += 1
             else:
                 counts.clean += 1
+                self._compare_with_real_ranks(case)
             for finding in result.findings:
                 self._look_at(case, finding)
+
+    def _may_run(self, count: int) -> int:
+        """Return how many of so many cases there are left, and time enough for by the last ones."""
+        done = self.report.cases.run
+        count = min(count, self.limits.cases - done)
+        if self.limits.seconds is not None:
+            taken = time.monotonic() - self.started
+            count = min(count, int(self._time_left() * max(1, done) / taken) if taken else 1)
+        return count
 
     def finished(self) -> Report:
         report = self.report
         report.elapsed_s = time.monotonic() - self.started
-        report.tried = self.coverage.tried() | {"seed": self.limits.seed}
+        report.tried = self.coverage.tried() | {"seed": self.limits.seed} | self.agreement.told()
         counts = report.cases
         refused_all = counts.run > 0 and counts.refused == counts.run
         if refused_all and not report.findings and report.error is None:
@@ -161,16 +184,16 @@ class _Campaign:
             return
         self.roots.append(root)
         place = len(self.report.findings)
-        self.report.findings.append(finding.with_(case=str(case)))
+        self.report.findings.append(_with_case(finding, case))
         smallest = self._shrunk(case, root, SHRINK_TRIES[finding.severity])
         small = self._matching(self.results[smallest], root) or finding
-        self.report.findings[place] = small.with_(case=str(smallest))
+        self.report.findings[place] = _with_case(small, smallest)
         confirmed = self._confirmed(case, finding, smallest, small, root)
         if confirmed is None:
             if finding.severity == "warning":  # a passing matter of timing: nothing to tell
                 del self.report.findings[place]
                 return
-            confirmed = unrepeated(finding.with_(case=str(case)))
+            confirmed = unrepeated(_with_case(finding, case))
         self.report.findings[place] = confirmed
         if self._time_left() <= 0:
             return
@@ -182,6 +205,21 @@ class _Campaign:
                 program, again.world, timeout=self.limits.timeout, limit=LIMIT_S
             ),
         )
+
+    def _compare_with_real_ranks(self, case: Case) -> None:
+        """Run one clean case in several on real ranks: they must find nothing either."""
+        if self.real is None or not self.agreement.wants(self.report.cases.run, self._time_left()):
+            return
+        again = case.with_(backend=self.real.name, semantics=None, capacity=None)
+        try:
+            result = execute(self.target, again, self.real, self.limits.timeout)
+        except WorldError as error:
+            self.agreement.unavailable(str(error))
+            self.real = None
+            return
+        self.agreement.add(agrees=not result.failures)
+        for finding in result.failures:
+            self._look_at(again, finding)
 
     def _shrunk(self, case: Case, root: Root, tries: int) -> Case:
         until = time.monotonic() + SHRINK_SECONDS
@@ -215,7 +253,7 @@ class _Campaign:
         None when neither shows it again.
         """
         for again, told in dict.fromkeys(((smallest, 0), (case, 1))):
-            shown = (small if told == 0 else finding).with_(case=str(again))
+            shown = _with_case(small if told == 0 else finding, again)
             times, runs = 0, 0
             while runs < CONFIRMATIONS and not (times and times == runs):
                 fresh = self._execute(again, fresh=True)
@@ -224,11 +262,31 @@ class _Campaign:
                 if self._time_left() <= 0:
                     break
             if times == runs:
-                return shown.with_(confirmed_on=(self.world.name,))
+                return shown.with_(confirmed_on=(*self._worlds(again, root),))
             if times:
                 details = shown.details | {"repeated": f"{times} of {runs} fresh runs"}
                 return shown.with_(confirmed_on=(self.world.name,), details=details)
         return None
+
+    def _worlds(self, case: Case, root: Root) -> Iterator[str]:
+        """Yield the worlds that show a finding: this one, and real ranks where they do as well."""
+        yield case.backend
+        if self.real is None or case.backend != "sim" or self._time_left() <= 0:
+            return
+        if case.semantics is not None and case.semantics.startswith("nccl-"):
+            return  # gloo's ranks finish: that is the finding
+        again = case.with_(backend=self.real.name, semantics=None, capacity=None, interleaving=None)
+        try:
+            result = execute(self.target, again, self.real, self.limits.timeout, fresh=True)
+        except (WorldError, TargetError):
+            return
+        if self._matching(result, root) is not None:
+            yield self.real.name
+
+
+def _with_case(finding: Finding, case: Case) -> Finding:
+    """Return a finding with the line that replays it; it may have one of its own semantics."""
+    return finding if finding.case else finding.with_(case=str(case))
 
 
 def unrepeated(finding: Finding) -> Finding:
@@ -250,24 +308,27 @@ def stream(target: Target, limits: Limits, backend: str) -> Iterator[Case]:
         policies = (limits.policy,) if limits.policy else _policies(target)
     ranges = (limits.worlds, limits.chunks, policies, backend)
     seen: set[Case] = set()
+    how = {"semantics": limits.semantics, "capacity": limits.capacity}
     for case in corners(target.text, *ranges, seed=limits.seed):
         seen.add(case)
-        yield case
-    strategy = cases(target.text, *ranges, DELAYS)
+        yield case.with_(**how)
+    delays = DELAYS if backend != "sim" else (0,)  # its interleavings are drawn instead
+    strategy = cases(target.text, *ranges, delays)
     batch, dry = 0, 0
     while dry < 3:
         known = len(seen)
         for case in draw(strategy, DRAWN_AT_ONCE, limits.seed * 1_000_003 + batch):
             if case not in seen:
                 seen.add(case)
-                yield case
+                yield case.with_(**how)
         batch += 1
         dry = dry + 1 if len(seen) == known else 0
 
 
-def _policies(target: Target) -> tuple[str, ...]:
-    # Blocking 1F1B hangs, as it must; and how a plan of the user's own is lowered is our choice.
-    return ("async", "isend") if target.kind == "schedule" else ("async",)
+def _policies(target: Target) -> tuple[str | None, ...]:
+    # Others hang, under some rules, and a schedule is not to blame for that. Which one suits a
+    # plan of the user's own depends on whether it has sends and receives already.
+    return (DEFAULT_POLICY,) if target.kind == "schedule" else (None,)
 
 
 def draw(strategy: SearchStrategy[Case], count: int, number: int) -> list[Case]:

@@ -31,6 +31,7 @@ class Groups:
         self._seen: dict[Any, int] = {}  # by ProcessGroup: operations posted in view
         self._all: Any = None  # torch's own table of groups
         self._counters: dict[Any, Any] = {}  # by ProcessGroup: how much was posted in it
+        self._counted = 0  # how many groups there were then
 
     def is_whole(self, rank: Any, world: Any) -> bool:
         """Whether a group initialised so holds every process, each under its own number."""
@@ -94,6 +95,7 @@ class Groups:
     def forget(self, group: Any) -> list[str]:
         """Take a group out that is destroyed, all for None; return our names of them."""
         self._counters.clear()
+        self._counted = 0
         groups = [group] if group is not None else list(self._seen)
         names = []
         for one in groups:
@@ -122,8 +124,13 @@ class Groups:
     def anything_unseen(self) -> bool:
         """Whether :meth:`unseen` has something to tell; cheap, for it is asked at every wait."""
         groups = self._table()
-        if len(groups) != len(self._counters):
-            self._counters = {group: group._get_sequence_number_for_group for group in groups}
+        if len(groups) != self._counted:
+            self._counted = len(groups)
+            self._counters = {
+                group: group._get_sequence_number_for_group
+                for group in groups
+                if not getattr(group, "posts_in_view", False)  # whatever it is given
+            }
         seen = self._seen
         try:
             for group, count in self._counters.items():

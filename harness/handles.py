@@ -6,6 +6,7 @@ import time
 import weakref
 import zlib
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 
@@ -35,7 +36,8 @@ class Handle(weakref.ref[Any]):  # one object instead of a reference, a closure 
 class Handles:
     """Follows handles until they are waited for or garbage-collected."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock = clock
         self.dropped: deque[tuple[int, tuple[int, ...]]] = deque()  # when, which operations
         self.escaped = 0  # how many may go on in a callback, on a thread of the backend's
         self._held: dict[int, Handle] = {}
@@ -63,7 +65,7 @@ class Handles:
         if known is not None and known is handle:
             del self._held[known.key]
             if not known.escaped:
-                self.dropped.append((time.monotonic_ns(), known.ops))
+                self.dropped.append((self._clock(), known.ops))
 
     def of(self, work: Any) -> Handle | None:
         """Return the handle of ``work`` if it is followed."""

@@ -28,10 +28,13 @@ _OWNERS: tuple[tuple[Any, Mapping[str, wrappers.Wrap]], ...] = (
 )
 
 
-def install() -> None:
-    """Wrap ``torch.distributed`` in this process; :func:`uninstall` takes it back."""
+def install() -> bool:
+    """Wrap ``torch.distributed`` in this process; :func:`uninstall` takes it back.
+
+    False when it was wrapped already: then whoever did it takes it back.
+    """
     if _originals:
-        return
+        return False
     for owner, methods in _OWNERS:
         for name, wrap in methods.items():
             if name in vars(owner):  # names differ by version
@@ -41,7 +44,8 @@ def install() -> None:
         original = getattr(c10d, name)
         wrapper = wrap(original)
         _originals.append((None, name, (original, wrapper)))
-        _everywhere(name, original, wrapper)
+        everywhere(name, original, wrapper)
+    return True
 
 
 def uninstall() -> None:
@@ -49,13 +53,24 @@ def uninstall() -> None:
     while _originals:
         owner, name, original = _originals.pop()
         if owner is None:
-            _everywhere(name, original[1], original[0])
+            everywhere(name, original[1], original[0])
         else:
             setattr(owner, name, original)
 
 
-def _everywhere(name: str, original: Any, wrapper: Any) -> None:
+_holders: dict[str, tuple[int, list[Any]]] = {}  # name → how many modules there were, who holds it
+
+
+def everywhere(name: str, original: Any, replacement: Any) -> None:
     """Replace a function of ``torch.distributed`` wherever torch itself holds it."""
-    for module_name, module in list(sys.modules.items()):
-        if module_name.startswith("torch.") and getattr(module, name, None) is original:
-            setattr(module, name, wrapper)
+    known, holders = _holders.get(name, (0, []))
+    if known != len(sys.modules):
+        holders = [
+            module
+            for module_name, module in list(sys.modules.items())
+            if module_name.startswith("torch.") and hasattr(module, name)
+        ]
+        _holders[name] = len(sys.modules), holders
+    for module in holders:
+        if getattr(module, name, None) is original:
+            setattr(module, name, replacement)

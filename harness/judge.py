@@ -6,6 +6,7 @@ from harness.case import Case
 from harness.checkers import deadlock
 from harness.checkers.consequences import follows
 from harness.checkers.errors import check_errors, check_timeout, followed_by, only_dragged
+from harness.checkers.labels import check_labels
 from harness.checkers.mismatches import check_collectives, check_messages, check_skew
 from harness.checkers.requests import (
     check_buffers,
@@ -70,6 +71,7 @@ def _errors(outcome: Outcome) -> list[Finding]:
             failed = []  # the errors are how it ended
     found = [
         *check_collectives(trace),
+        *check_labels(trace),  # before what a swap makes of sizes at the same moment
         *check_messages(trace),
         *check_dropped(trace, backend),
         *check_buffers(trace),

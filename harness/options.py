@@ -10,8 +10,12 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.case import UsageError
+
+if TYPE_CHECKING:
+    from harness.timeline import Costs
 
 MAX_WORLD = 64
 MAX_CHUNKS = 1024
@@ -20,8 +24,14 @@ DEFAULT_CHUNKS = tuple(range(1, 13))
 DEFAULT_CASES = 40
 DEFAULT_TIMEOUT = 60.0
 
-SEMANTICS = {"gloo": ("gloo",), "nccl": ("nccl",)}
+SEMANTICS = {
+    "sim": ("gloo", "buffered", "nccl-eager", "nccl-lazy"),
+    "gloo": ("gloo",),
+    "nccl": ("nccl",),
+}
 """Backend → the send semantics that can be chosen on it: real ranks have their backend's own."""
+
+DEFAULT_COSTS = "F=1,B=2"
 
 Numbers = int | str | Iterable[int]
 
@@ -30,8 +40,11 @@ Numbers = int | str | Iterable[int]
 class CheckOptions:
     """A campaign's limits, as asked; None where the default applies."""
 
-    backend: str = "gloo"
+    backend: str = "sim"
     semantics: str | None = None
+    capacity: str | None = None
+    isolated: bool = False
+    confirm: bool = True
     worlds: tuple[int, ...] | None = None
     chunks: tuple[int, ...] | None = None
     cases: int | None = None
@@ -46,8 +59,11 @@ class CheckOptions:
 class RunOptions:
     """One run's options."""
 
-    backend: str = "gloo"
+    backend: str = "sim"
     semantics: str | None = None
+    capacity: str | None = None
+    isolated: bool = False
+    confirm: bool = True
     args: tuple[str, ...] = ()
     seed: int = 0
     timeout: float = DEFAULT_TIMEOUT
@@ -56,8 +72,11 @@ class RunOptions:
 
 def check_options(
     *,
-    backend: str = "gloo",
+    backend: str = "sim",
     semantics: str | None = None,
+    capacity: object = None,
+    isolated: bool = False,
+    confirm: bool = True,
     world_size: Numbers | None = None,
     chunks: Numbers | None = None,
     cases: int | None = None,
@@ -70,7 +89,10 @@ def check_options(
     """Validate what a check was asked for; UsageError for the first thing that cannot be."""
     return CheckOptions(
         backend=(known := backend_name(backend)),
-        semantics=semantics_of(semantics, known),
+        semantics=(chosen := semantics_of(semantics, known)),
+        capacity=capacity_of(capacity, chosen),
+        isolated=isolated,
+        confirm=confirm,
         worlds=None if world_size is None else numbers(world_size, "--world-size", MAX_WORLD),
         chunks=None if chunks is None else numbers(chunks, "--chunks", MAX_CHUNKS),
         cases=None if cases is None else whole(cases, "--cases", 1),
@@ -84,8 +106,11 @@ def check_options(
 
 def run_options(
     *,
-    backend: str = "gloo",
+    backend: str = "sim",
     semantics: str | None = None,
+    capacity: object = None,
+    isolated: bool = False,
+    confirm: bool = True,
     args: Iterable[str] = (),
     seed: int = 0,
     timeout: float = DEFAULT_TIMEOUT,
@@ -96,7 +121,10 @@ def run_options(
         raise UsageError(f"args={args!r}: a list of words is needed, as in args=['--lr', '0.1']")
     return RunOptions(
         backend=(known := backend_name(backend)),
-        semantics=semantics_of(semantics, known),
+        semantics=(chosen := semantics_of(semantics, known)),
+        capacity=capacity_of(capacity, chosen),
+        isolated=isolated,
+        confirm=confirm,
         args=tuple(str(word) for word in args),
         seed=whole(seed, "--seed", 0),
         timeout=duration(timeout, "--timeout"),
@@ -175,12 +203,10 @@ def backend_name(given: str) -> str:
     """Check that a world of this name can be opened; UsageError lists those that can."""
     from harness.worlds.backends import BACKENDS
 
-    known = tuple(BACKENDS)
+    known = ("sim", *BACKENDS)
     if given in known:
         return given
-    use = f"use --backend {' or '.join(known)}"
-    if given == "sim":
-        raise UsageError(f"backend sim, the simulated world, is not available yet: {use}")
+    use = f"use --backend {', '.join(known[:-1])} or {known[-1]}"
     close = difflib.get_close_matches(given, known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise UsageError(f"there is no backend {given!r}: {hint}{use}")
@@ -191,10 +217,44 @@ def semantics_of(given: str | None, backend: str) -> str | None:
     allowed = SEMANTICS.get(backend, (backend,))
     if given is None or given in allowed:
         return given
+    if backend == "sim":
+        close = difflib.get_close_matches(given, allowed, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise UsageError(f"there is no semantics {given!r}: {hint}give one of {', '.join(allowed)}")
     raise UsageError(
         f"--semantics {given} cannot be had on backend {backend}, whose ranks are real: "
         f"leave it out, or give {' or '.join(allowed)}"
     )
+
+
+def semantics_tried(backend: str, chosen: str | None) -> tuple[str, ...]:
+    """Return the semantics that a report covers: the chosen one, else all that there are."""
+    return (chosen,) if chosen is not None else SEMANTICS.get(backend, (backend,))
+
+
+def capacity_of(given: object, semantics: str | None) -> str | None:
+    """Read how many bytes NCCL takes before a receive; UsageError where that means nothing."""
+    if given is None:
+        return None
+    text = str(given).strip()
+    if not re.fullmatch(r"inf|\d{1,15}", text, re.ASCII):
+        raise UsageError(f"--capacity {text}: give 0, inf or a number of bytes")
+    if semantics is None or not semantics.startswith("nccl-"):
+        raise UsageError(
+            f"--capacity {text} goes with --semantics nccl-eager or nccl-lazy; "
+            "without --semantics both 0 and inf are tried"
+        )
+    return text if text == "inf" else str(int(text))
+
+
+def costs_of(given: str) -> Costs:
+    """Read virtual time's costs, ``F=1,B=2``; UsageError says what is allowed."""
+    from harness.timeline import Costs
+
+    try:
+        return Costs.parse(given)
+    except ValueError as error:
+        raise UsageError(f"--cost: {error}") from None
 
 
 def policy_name(given: str | None) -> str | None:

@@ -7,7 +7,7 @@ once; what happens often is a few numbers that refer to them:
 =====  =========================================================================================
 ``S``  site: id, file, line, function
 ``G``  group: name, its global ranks in group order
-``A``  action label: id, text
+``A``  action label: id, text, whether a plan has it
 ``T``  template, all that operations posted alike have in common: id, kind, api, group, peer, tag,
        numel, dtype, shape, root, reduce op, site, any source, splits
 ``K``  group destroyed: name, site
@@ -18,7 +18,7 @@ once; what happens often is a few numbers that refer to them:
 ``D``  a wait returned: op, thread, source
 ``F``  failed: op, thread
 ``X``  handle dropped, never waited for: op
-``M``  buffer modified between post and wait: op
+``M``  buffer used between post and wait: op, site; flag seen, by whoever watches all operators
 ``C``  compute: stage, microbatch, site, microseconds; flags kind, input requires grad
 =====  =========================================================================================
 
@@ -27,28 +27,30 @@ References (site, action, source, batch) are one higher than the id, 0 for none.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
 import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Protocol
 
+from harness.active import WAITED, activate, active, mark_waited
 from harness.definitions import Definitions
 from harness.frames import Frames
 from harness.groups import Groups
 from harness.handles import Handle, Handles
+from harness.trace import UNKNOWN_SITE
 from pipeline.actions import CURRENT, Action
 
-WAITED = "__harness_waited__"  # marks an exception that ended a wait
 GIVES_UP, INSIDE = 1, 2  # flags of W
 KINDS = "FBIW"  # flags of C: the place in here, and
+SEEN = 1  # flag of M
 REQUIRES_GRAD = 8
 _POST, _WAIT, _DONE, _FAILED, _DROPPED, _MODIFIED, _COMPUTE = map(ord, "PWDFXMC")
 
 
+__all__ = ["WAITED", "Recorder", "Sink", "activate", "active", "mark_waited"]
 _alive: dict[int, Any] = threading._active  # type: ignore[attr-defined]  # active_count() locks
 
 
@@ -77,18 +79,22 @@ class Recorder:
         seed: int = 0,
         buffered: bool = False,
         host_blocking: bool = False,
+        clock: Callable[[], int] = time.monotonic_ns,
+        other_threads: Callable[[], int] | None = None,
     ) -> None:
         self.buffered = buffered  # a send completes at once, on a copy
         self.host_blocking = host_blocking  # waits of this backend only order streams
         self.frames = Frames()
+        self.now = clock  # nanoseconds of the time that the trace is in
+        self._other_threads = other_threads or self._alive_besides
         self._put, self._write = sink.put, sink.write
         self.groups = Groups(rank, world)
         self._lock = threading.RLock()
         self._define = Definitions(self._written)
         self._buffered: dict[int, tuple[int, Any]] = {}  # sends that count as ended
-        self._handles = Handles()
+        self._handles = Handles(clock)
         self._dropped = self._handles.dropped
-        self._batches: dict[int, list[int]] = {}  # thread → what it is coalescing
+        self._batches: dict[int, tuple[list[int], bool]] = {}  # by thread; has one handle
         self.raw_threads = 0  # started below the threading module, and perhaps not yet running
         self._next = 0
         self._delay_s = delay_ms / 1000
@@ -147,10 +153,12 @@ class Recorder:
             return None
         shape, dtype = (None, None) if tensor is None else (tensor.shape, tensor.dtype)
         label = self._define.action(action)
-        code, line = (None, label) if frame is None else (frame.f_code, frame.f_lineno)
+        # by names: a code object's hash is computed each time
+        file, line = (None, label) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+        name = None if frame is None else frame.f_code.co_name
         key = (
-            kind, api, code, line, known.name, peer, tag, shape, dtype, numel, root, reduce_op,
-            any_source, splits,
+            kind, api, file, line, name, known.name, peer, tag, shape, dtype, numel, root,
+            reduce_op, any_source, splits,
         )  # fmt: skip
         with self._lock:
             template = self._define.templates.get(key)
@@ -161,7 +169,7 @@ class Recorder:
                     known,
                     (
                         kind,
-                        api or kind,
+                        self.frames.asker(sys._getframe(2)) + (api or kind),
                         known.name,
                         None if peer is None else _member(known.ranks, peer),
                         tag,
@@ -178,12 +186,12 @@ class Recorder:
             op = self._next
             self._next = op + 1
             batch = 0
-            if self._batches and (coalescing := self._coalescing()) is not None:
-                coalescing.append(op)
-                batch = coalescing[0] + 1
+            if self._batches and (posting := self._batches.get(threading.get_ident())):
+                posting[0].append(op)
+                batch = posting[0][0] + 1
             if self._dropped:
                 self.flush()
-            self._put(_POST, time.monotonic_ns(), op, template, label, batch)
+            self._put(_POST, self.now(), op, template, label, batch)
         return op
 
     def attach(
@@ -201,25 +209,25 @@ class Recorder:
             return
         if is_send and self.buffered:
             self._buffered[id(work)] = (op, work)  # delivered whatever happens to its handle
-        elif self._coalescing() is None:
+        elif not (self._batches and self._is_coalescing()):
             known = self.groups.find(group)
             gives_up = known is not None and known.gives_up
             self._handles.follow(
                 (op,), work, tensor, any_source=any_source, is_send=is_send, gives_up=gives_up
             )
 
-    def _coalescing(self) -> list[int] | None:
-        return self._batches.get(threading.get_ident()) if self._batches else None
+    def _is_coalescing(self) -> bool:
+        return self._batches.get(threading.get_ident(), ([], False))[1]
 
-    def begin_batch(self) -> None:
-        """Operations of this thread up to :meth:`end_batch` share one handle, as on NCCL."""
-        self._batches[threading.get_ident()] = []
+    def begin_batch(self, *, coalesced: bool = True) -> None:
+        """Note that this thread posts a batch until `end_batch`; coalesced, it has one handle."""
+        self._batches[threading.get_ident()] = [], coalesced
 
     def end_batch(self, work: Any) -> None:
         """Follow the one handle of the batch; for None, of a batch that came to nothing."""
-        ops = tuple(self._batches.pop(threading.get_ident(), ()))
-        if work is not None and ops:
-            self._handles.follow(ops, work)
+        ops, coalesced = self._batches.pop(threading.get_ident(), ((), False))
+        if work is not None and coalesced and ops:
+            self._handles.follow(tuple(ops), work)
 
     def failed(self, op: int | None) -> None:
         """Note that the backend refused the operation, or that a wait for it raised."""
@@ -227,7 +235,7 @@ class Recorder:
             self.end_batch(None)
         if op is None:
             return
-        self._event(_FAILED, time.monotonic_ns(), op, self._define.thread())
+        self._event(_FAILED, self.now(), op, self._define.thread())
 
     def block(self, ops: tuple[int, ...], *, gives_up: bool, inside: bool = False) -> None:
         """Note that this thread is about to wait for ``ops``; ``inside`` the call that posts."""
@@ -241,10 +249,17 @@ class Recorder:
         if gives_up:
             flags |= GIVES_UP
         self.check_unseen()
-        others = len(_alive) - 1 + self._handles.escaped + self.raw_threads
-        now, thread = time.monotonic_ns(), self._define.thread()
-        for op in ops:
-            self._event(_WAIT, now, op, thread, site, others, flags)
+        others = self._other_threads()
+        now, thread = self.now(), self._define.thread()
+        with self._lock:
+            if self._dropped:
+                self.flush()
+            for op in ops:
+                self._put(_WAIT, now, op, thread, site, others, flags)
+
+    def _alive_besides(self) -> int:
+        """Return how many threads of this process may post something, besides the calling one."""
+        return len(_alive) - 1 + self._handles.escaped + self.raw_threads
 
     def wait(self, work: Any, call: Callable[..., Any], *args: Any, gives_up: bool) -> Any:
         """Run ``call(*args)``, which waits for ``work``, and note both ends."""
@@ -257,7 +272,7 @@ class Recorder:
         version = handle.version
         if version is not None and handle.tensor._version != version and handle.changed:
             for op in handle.ops:
-                self._event(_MODIFIED, time.monotonic_ns(), op)
+                self._event(_MODIFIED, self.now(), op)
         self.block(handle.ops, gives_up=gives_up or handle.gives_up)
         try:
             result = call(*args)
@@ -271,9 +286,12 @@ class Recorder:
         if handle.any_source:
             self._ended(handle, work)
             return result
-        now, thread = time.monotonic_ns(), self._define.thread()
-        for op in handle.ops:
-            self._event(_DONE, now, op, thread)
+        now, thread = self.now(), self._define.thread()
+        with self._lock:
+            if self._dropped:
+                self.flush()
+            for op in handle.ops:
+                self._put(_DONE, now, op, thread)
         return result
 
     def completed(self, work: Any) -> None:
@@ -293,7 +311,7 @@ class Recorder:
             return
         self._event(
             _DONE,
-            time.monotonic_ns(),
+            self.now(),
             op,
             self._define.thread(),
             0 if source is None else source + 1,
@@ -324,14 +342,14 @@ class Recorder:
         with self._lock:
             self.flush()
             for name in self.groups.forget(group):
-                self._write(("K", time.monotonic_ns(), name, site))
+                self._write(("K", self.now(), name, site))
 
     def initialised(self) -> None:
         """Note that the default group was made."""
         self.groups.initialised()
         if (why := self.groups.unusual()) is not None:
             with self._lock:
-                self._write(("U", time.monotonic_ns(), why))
+                self._write(("U", self.now(), why))
 
     def check_unseen(self) -> None:
         """Note the groups in which torch has posted something by itself, from C++."""
@@ -339,7 +357,21 @@ class Recorder:
             return
         for group in self.groups.unseen():
             with self._lock:
-                self._write(("Q", time.monotonic_ns(), group.name))
+                self._write(("Q", self.now(), group.name))
+
+    def touched(self, work: Any, frame: FrameType | None) -> None:
+        """Note that the tensor of ``work`` was used before the wait, by the caller at ``frame``."""
+        handle = self._handles.of(work)
+        if handle is None:
+            return
+        user = None if frame is None else self.frames.caller(frame)[1]
+        site = self._define.site(user, CURRENT.get())
+        for op in handle.ops:
+            self._event(_MODIFIED, self.now(), op, site, flags=SEEN)
+
+    def beat(self) -> None:
+        """Show that this process is alive, though nothing has happened."""
+        self._written(("S", 0, 0, *UNKNOWN_SITE))
 
     def finish(self) -> None:
         """Write what no other event has carried yet: the program has ended."""
@@ -359,32 +391,3 @@ def _is_planned(action: Action | None) -> bool:
 def _member(ranks: tuple[int, ...], index: int) -> int:
     """Return the global rank of a group rank; one out of range is left for torch to refuse."""
     return ranks[index] if 0 <= index < len(ranks) else index
-
-
-def mark_waited(error: BaseException) -> None:
-    """Mark an exception as the end of a wait: it refuses no argument."""
-    with contextlib.suppress(AttributeError):
-        setattr(error, WAITED, True)
-
-
-_active: Recorder | None = None
-
-
-def active() -> Recorder | None:
-    """Return the recorder of the rank that runs here, None outside a run."""
-    return _active
-
-
-def activate(recorder: Recorder | None) -> None:
-    """Make ``recorder`` the one that :mod:`harness.instrument` writes to; None for none."""
-    global _active
-    _active = recorder
-
-
-def _forked() -> None:
-    if _active is not None:
-        _active.silence()
-        activate(None)
-
-
-os.register_at_fork(after_in_child=_forked)

@@ -10,7 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness import options as asked
 from harness.case import Case, UsageError
@@ -29,22 +30,35 @@ from harness.targets import (
 
 if TYPE_CHECKING:
     from harness.fuzz import Progress
+    from harness.timeline import Costs, Timeline
     from harness.worlds import Outcome, Program, World
 
 Echo = Callable[[int, str], None]
 
-_worlds: dict[tuple[int, str], World] = {}
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How a run's virtual time is computed, and who draws it."""
+
+    costs: Costs
+    draw: Callable[[Timeline], None] = lambda timeline: None
+
+
+_worlds: dict[tuple[int, str, bool], World] = {}
 _lock = threading.Lock()
 
 
-def shared_world(backend: str) -> World:
-    """Return this process's warm world of that backend; WorldError when there can be none."""
+def shared_world(backend: str, *, isolated: bool = False) -> World:
+    """Return this process's warm world of that backend; WorldError when there can be none.
+
+    ``isolated`` concerns the simulated one (:func:`harness.worlds.open_world`).
+    """
     from harness.worlds import open_world
 
     with _lock:
-        key = (os.getpid(), backend)
+        key = (os.getpid(), backend, isolated and backend == "sim")
         if key not in _worlds:
-            _worlds[key] = open_world(backend)
+            _worlds[key] = open_world(backend, isolated=isolated)
         return _worlds[key]
 
 
@@ -79,7 +93,8 @@ def prepare(target: TargetLike, command: Command, options: CheckOptions | RunOpt
 
 def _describe(options: CheckOptions | RunOptions) -> Callable[[Target], Description]:
     def describe(unknown: Target) -> Description:
-        return describe_in(shared_world(options.backend), unknown, options.timeout)
+        world = shared_world(options.backend, isolated=options.isolated)
+        return describe_in(world, unknown, options.timeout)
 
     return describe
 
@@ -90,7 +105,9 @@ def check_prepared(
     progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Run a campaign on a target from :func:`prepare`."""
-    world = shared_world(options.backend)  # starts up while the rest is imported
+    # They start up while the rest is imported.
+    world = shared_world(options.backend, isolated=options.isolated)
+    real = shared_world("gloo") if options.backend == "sim" and options.confirm else None
     from harness.fuzz import Limits, campaign
 
     endless = options.seconds is not None and options.cases is None
@@ -102,14 +119,20 @@ def check_prepared(
         timeout=options.timeout,
         seed=options.seed,
         policy=options.policy,
+        semantics=options.semantics,
+        capacity=options.capacity,
     )
-    report = campaign(target, limits, world, progress=progress)
+    report = campaign(target, limits, world, real=real, progress=progress)
     report.strict = options.strict
     return report
 
 
 def run_prepared(
-    target: Target, world_size: int, options: RunOptions, echo: Echo | None = None
+    target: Target,
+    world_size: int,
+    options: RunOptions,
+    echo: Echo | None = None,
+    drawing: Drawing | None = None,
 ) -> Report:
     """Run a program from :func:`prepare` once."""
     case = Case(
@@ -117,17 +140,40 @@ def run_prepared(
         world_size,
         backend=options.backend,
         semantics=options.semantics,
+        capacity=options.capacity,
         seed=options.seed,
         args=options.args,
     )
-    return run_program(target, case, options.timeout, options.strict, echo)
+    return run_program(
+        target,
+        case,
+        options.timeout,
+        options.strict,
+        echo,
+        isolated=options.isolated,
+        confirm=options.confirm,
+        drawing=drawing,
+    )
 
 
 def run_program(
-    target: Target, case: Case, timeout: float, strict: bool, echo: Echo | None = None
+    target: Target,
+    case: Case,
+    timeout: float,
+    strict: bool,
+    echo: Echo | None = None,
+    *,
+    isolated: bool = False,
+    confirm: bool = False,
+    drawing: Drawing | None = None,
 ) -> Report:
-    """Run a program's case once, and judge it; TargetError when a rank cannot load it."""
-    world = shared_world(case.backend)  # starts up while the rest is imported
+    """Run a program's case once, and judge it; TargetError when a rank cannot load it.
+
+    A simulated program is run again in other interleavings, and what is found is confirmed on
+    real ranks; a script is the user's to start: what it writes, it writes once.
+    """
+    world = shared_world(case.backend, isolated=isolated)  # starts up while the rest is imported
+    from harness.explore import explore, simulated_of
     from harness.judge import judge
     from harness.targets.entry import ProgramEntry
     from harness.worlds import Program
@@ -138,6 +184,7 @@ def run_program(
         fresh=True,  # nothing of an earlier run, so that a replay is the same run
         delay_ms=case.delay,
         seed=case.seed,
+        simulated=simulated_of(case),
     )
     report = _new_report(target, case, "run", strict)
     started = time.monotonic()
@@ -150,11 +197,69 @@ def run_program(
     report.interrupted = outcome.ending == "interrupted"
     _refuse_unloaded(outcome)
     findings = judge(outcome, case)
+    if (why := outcome.notes.get("instead")) is not None:
+        report.tried["on real ranks"] = why
     ended = not report.interrupted
-    if target.kind != "script" and ended:
-        # A script is the user's to start: what it writes, it writes once.
+    report.tried |= tried_of(outcome, drawing)
+    once = target.kind == "script"
+    if ended and not once:
         _explain(findings, program, case, world, report)
+    if ended and world.name == "sim" and not any(f.severity == "error" for f in findings):
+        try:
+            more = explore(program, case, world, timeout, outcome, judge, "warning", again=not once)
+        except KeyboardInterrupt:
+            report.interrupted = True
+        else:
+            findings += more.findings
+            report.tried["runs"] = more.runs
+    if ended and world.name == "sim" and confirm and not once and findings:
+        findings = _confirmed(findings, program, case, timeout, report)
     return _filed(report, findings, case, ended=ended)
+
+
+def tried_of(outcome: Outcome, drawing: Drawing | None) -> dict[str, Any]:
+    """Return what a report says of one run: the hash of a simulated one's trace, virtual time."""
+    from harness.timeline import compute_timeline
+    from harness.worlds.simulated.recorded import trace_hash
+
+    tried: dict[str, Any] = {}
+    if (found := trace_hash(outcome)) is not None:
+        tried["trace"] = found
+    if drawing is None or not any(history.computes for history in outcome.trace.ranks):
+        return tried
+    timeline = compute_timeline(outcome.trace, drawing.costs)
+    tried["virtual_time"] = timeline.to_json()
+    drawing.draw(timeline)
+    return tried
+
+
+def _confirmed(
+    findings: list[Finding], program: Program, case: Case, timeout: float, report: Report
+) -> list[Finding]:
+    """Run a simulated program on real gloo ranks, and say which findings show there too."""
+    from harness.judge import judge
+    from harness.roots import Root
+    from harness.worlds import WorldError
+
+    try:
+        outcome = shared_world("gloo").run(program, case.world, timeout=timeout)
+    except KeyboardInterrupt:
+        report.interrupted = True
+        return findings
+    except WorldError:
+        return findings
+    if outcome.ending == "interrupted":
+        report.interrupted = True
+        return findings
+    real = [Root.of(finding) for finding in judge(outcome, case)]
+    return [
+        finding.with_(
+            confirmed_on=("sim", "gloo")
+            if any(Root.of(finding).same(root) for root in real)
+            else ("sim",)
+        )
+        for finding in findings
+    ]
 
 
 def _explain(
@@ -182,8 +287,8 @@ def _refuse_unloaded(outcome: Outcome) -> None:
 def _new_report(
     target: Target, case: Case, command: Literal["run", "replay"], strict: bool
 ) -> Report:
-    semantics = case.semantics or asked.SEMANTICS.get(case.backend, (case.backend,))[0]
-    return Report(target.text, case.backend, (semantics,), command=command, strict=strict)
+    semantics = asked.semantics_tried(case.backend, case.semantics)
+    return Report(target.text, case.backend, semantics, command=command, strict=strict)
 
 
 def _filed(report: Report, findings: list[Finding], case: Case, *, ended: bool = True) -> Report:
@@ -194,19 +299,29 @@ def _filed(report: Report, findings: list[Finding], case: Case, *, ended: bool =
     return report
 
 
-def check_case(target: Target, case: Case, timeout: float, strict: bool) -> Report:
+def check_case(
+    target: Target,
+    case: Case,
+    timeout: float,
+    strict: bool,
+    *,
+    isolated: bool = False,
+    drawing: Drawing | None = None,
+) -> Report:
     """Run a schedule's case once, and judge it; UsageError when the schedule refuses it."""
-    world = shared_world(case.backend)
-    from harness.execute import program_of
-    from harness.fuzz import run_case
+    world = shared_world(case.backend, isolated=isolated)
+    from harness.execute import program_of, run_case
 
     report = _new_report(target, case, "replay", strict)
     started = time.monotonic()
     try:
-        findings = run_case(target, case, world, timeout)
+        result = run_case(
+            target, case, world, timeout, lambda o: report.tried.update(tried_of(o, drawing))
+        )
     except KeyboardInterrupt:
         report.interrupted = True
         return report
     report.elapsed_s = time.monotonic() - started
+    findings = list(result.findings)
     _explain(findings, program_of(target, case, fresh=True), case, world, report)
     return _filed(report, findings, case)

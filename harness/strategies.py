@@ -41,7 +41,7 @@ def cases(
     worlds: Sequence[int] = DEFAULT_WORLDS,
     chunks: Sequence[int] = DEFAULT_CHUNKS,
     policies: Sequence[str | None] = (None,),
-    backend: str = "gloo",
+    backend: str = "sim",
     delays: Sequence[int] = DELAYS,
 ) -> Case:
     """Draw a case of ``target``: batch ≥ chunks, layers ≥ world, both divisible or not.
@@ -75,7 +75,7 @@ def corners(
     worlds: Sequence[int] = DEFAULT_WORLDS,
     chunks: Sequence[int] = DEFAULT_CHUNKS,
     policies: Sequence[str | None] = (None,),
-    backend: str = "gloo",
+    backend: str = "sim",
     seed: int = 0,
 ) -> Iterator[Case]:
     """Yield the cases that come before drawn ones, each as near as the restrictions allow.

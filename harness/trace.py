@@ -29,6 +29,9 @@ class Site(NamedTuple):
 UNKNOWN_SITE = Site("<unknown>", 0, "<unknown>")
 
 
+TORCHS = "torch's "  # begins the name of what torch posted by itself
+
+
 class State(Enum):
     """How far an operation has come on the rank that posted it."""
 
@@ -66,6 +69,7 @@ class Op:
     index: int | None = None
     batch: int | None = None
     action: str | None = None
+    planned: bool = False  # the action is a plan's own; else its number only counts calls
     any_source: bool = False
     splits: bool = False  # the ranks' element counts may rightly differ
     blocking: bool = False  # the call itself waits (send, recv, a collective without async_op)
@@ -75,6 +79,7 @@ class Op:
     ended_ns: int | None = None
     source: int | None = None  # for any_source: who sent it, once known
     overwritten: bool = False  # the buffer changed between post and wait
+    touched: Site | None = None  # where the buffer was used between post and wait, if that was seen
     match: Op | None = None
     doubtful: bool = False  # the match is a guess: a receive from any source is in between
 
@@ -82,6 +87,11 @@ class Op:
     def is_collective(self) -> bool:
         """Whether all ranks of the group take part."""
         return self.kind not in ("send", "recv")
+
+    @property
+    def by_torch(self) -> bool:
+        """Whether torch posted it by itself: then how it is waited for is not the user's doing."""
+        return self.api.startswith(TORCHS)
 
     @property
     def at(self) -> Site:

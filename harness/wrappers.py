@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import ProcessGroup, Work
+from torch._C._distributed_c10d import ProcessGroup, ReduceOp, Work
 
 from harness import recorder as recording
 from harness.recorder import Recorder
@@ -130,9 +130,9 @@ def _collective(method: str, original: Wrapper) -> Wrapper:
             return original(group, *args, **kwargs)
         recorder.check_unseen()
         everything = (*args, *kwargs.values())
-        reduce_op = _first(everything, "reduceOp")
+        reduce_op = _reduce_op(kind, everything)
         held = _tensors(args[agreeing]) if agreeing is not None and len(args) > agreeing else []
-        root = _first(everything, "rootRank")
+        root = _root(kind, everything)
         op = recorder.post(
             kind,
             group,
@@ -148,6 +148,23 @@ def _collective(method: str, original: Wrapper) -> Wrapper:
         return work
 
     return collective
+
+
+def _reduce_op(kind: str, args: Sequence[Any]) -> Any:
+    """Return what a call reduces by, in torch's options or as an argument; a sum by default."""
+    if "reduce" not in kind:
+        return None
+    found = _first(args, "reduceOp")
+    given = next((arg for arg in args if isinstance(arg, (ReduceOp, ReduceOp.RedOpType))), None)
+    return found or given or ReduceOp.SUM
+
+
+def _root(kind: str, args: Sequence[Any]) -> Any:
+    """Return a call's root, in torch's options or as an argument."""
+    if kind not in ("broadcast", "reduce", "gather", "scatter"):
+        return None
+    found = _first(args, "rootRank")
+    return found if found is not None else next((a for a in args if type(a) is int), None)
 
 
 def _may_differ(kind: str, args: Sequence[Any]) -> bool:
@@ -305,6 +322,21 @@ def _new_group(original: Wrapper) -> Wrapper:
     return new_group
 
 
+def _batch_isend_irecv(original: Wrapper) -> Wrapper:
+    @functools.wraps(original)
+    def batch_isend_irecv(*args: Any, **kwargs: Any) -> Any:
+        recorder = recording.active()
+        if recorder is None:
+            return original(*args, **kwargs)
+        recorder.begin_batch(coalesced=False)  # a backend that coalesces begins anew inside
+        try:
+            return original(*args, **kwargs)
+        finally:
+            recorder.end_batch(None)
+
+    return batch_isend_irecv
+
+
 def _destroy_process_group(original: Wrapper) -> Wrapper:
     @functools.wraps(original)
     def destroy_process_group(group: Any = None) -> Any:
@@ -360,5 +392,6 @@ FUNCTIONS: Mapping[str, Wrap] = {
     "init_process_group": _init_process_group,
     "new_group": _new_group,
     "destroy_process_group": _destroy_process_group,
+    "batch_isend_irecv": _batch_isend_irecv,
 }
 """Functions of ``torch.distributed``."""

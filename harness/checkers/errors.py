@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from harness.checkers.deadlock import why_unproved
@@ -11,6 +12,9 @@ from harness.findings import Finding, Operation
 from harness.trace import Frame, Op, RankError, State, Status
 from harness.worlds import Outcome, RankOutcome
 from harness.worlds.exits import describe_exit
+
+# What differs from rank to rank in the same refusal: the log's own mark, addresses and ports.
+_NUMBERED = re.compile(r"\[[^\]]*\](:\d+\$?\d*)?|0x[0-9a-f]+")
 
 
 def check_errors(outcome: Outcome) -> list[Finding]:
@@ -24,7 +28,7 @@ def check_errors(outcome: Outcome) -> list[Finding]:
     for rank in own or ([] if deaths else raised):
         assert rank.error is not None
         where = rank.error.frames[-1][:3] if rank.error.frames else None
-        same = rank.error.message if rank.error.refused else where
+        same = _NUMBERED.sub("", rank.error.message) if rank.error.refused else where
         groups.setdefault((rank.error.type, same), []).append(rank)
     found += [_error(outcome, ranks) for ranks in groups.values()]
     dragged = sorted(r.rank for r in raised if r not in own) if own or deaths else []

@@ -132,6 +132,7 @@ def check_skew(trace: Trace) -> list[Finding]:
         both = {first.site, other.site}
         if (
             first.group not in trace.opaque
+            and not (first.by_torch or other.by_torch)
             and both <= places[first.rank, first.group]
             and both <= places[other.rank, other.group]
         ):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeGuard
 
 from harness.checkers.phrases import operation, place
 from harness.findings import Finding
-from harness.trace import Op, State, Trace
+from harness.trace import UNKNOWN_SITE, Op, Site, State, Trace
 
 
 def check_dropped(trace: Trace, backend: str = "gloo") -> list[Finding]:
@@ -47,7 +48,8 @@ def check_unawaited(trace: Trace) -> list[Finding]:
             return op.is_collective or (op.match is not None and not op.match.pending)
         return op.state is State.POSTED and op.match is not None and not op.match.pending
 
-    return _by_place((op for op in _all(trace) if ended(op)), _unawaited)
+    own = (op for op in _all(trace) if not op.by_torch)
+    return _by_place((op for op in own if ended(op)), _unawaited)
 
 
 def _unawaited(op: Op) -> Finding:
@@ -96,7 +98,8 @@ def check_buffers(trace: Trace) -> list[Finding]:
 
 def _overwritten(op: Op) -> Finding:
     waited = op.blocked_ns or op.posted_ns
-    certain = op.match is not None and not op.doubtful and op.match.posted_ns > waited
+    late = op.match is not None and not op.doubtful and op.match.posted_ns > waited
+    certain = late or op.touched is not None
     if op.kind == "send":
         code, what = "buffer-overwrite", "changed the tensor of its"
         help_ = "wait() for the send before you change the tensor, or send a clone"
@@ -106,13 +109,21 @@ def _overwritten(op: Op) -> Finding:
     return Finding(
         code=code,
         severity="error" if certain else "warning",
-        message=f"rank {op.rank} {what} {op.api} {_towards(op)} before the wait for it",
+        message=(
+            f"rank {op.rank} {what} {op.api} {_towards(op)} before the wait for it"
+            + (f", at {place(op.touched)}" if _has_place(op.touched) else "")
+        ),
         help=help_,
         ranks=(op.rank,),
         operations=(operation(op),),
-        details={"waited_at": place(op.at)},
+        details={"waited_at": place(op.at)}
+        | ({"used_at": place(op.touched)} if _has_place(op.touched) else {}),
         time_ns=waited,
     )
+
+
+def _has_place(site: Site | None) -> TypeGuard[Site]:
+    return site is not None and site is not UNKNOWN_SITE
 
 
 def check_destroyed(trace: Trace) -> list[Finding]:

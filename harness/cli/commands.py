@@ -56,8 +56,27 @@ def _options(*options: Callable[[Function], Function]) -> Callable[[Function], F
 # Values are text here: harness.options reads them, and says what is wrong in the same words
 # to the command and to Python.
 _world = _options(
-    click.option("--backend", default="gloo", show_default=True, help="gloo or nccl."),
-    click.option("--semantics", help="How sends behave; real ranks have their backend's own."),
+    click.option("--backend", default="sim", show_default=True, help="sim, gloo or nccl."),
+    click.option(
+        "--semantics",
+        metavar="NAME",
+        help="How simulated sends behave: gloo, buffered, nccl-eager, nccl-lazy  [default: all]",
+    ),
+    click.option(
+        "--capacity", metavar="BYTES", help="What NCCL takes before a receive: 0, inf, a number."
+    ),
+    click.option(
+        "--isolated/--in-process",
+        default=True,
+        show_default=True,
+        help="Simulate in a process of its own, which the program may take down.",
+    ),
+    click.option(
+        "--confirm/--no-confirm",
+        default=True,
+        show_default=True,
+        help="Run what is found, and some of what is not, on real gloo ranks too.",
+    ),
 )
 _run = _options(
     click.option("--seed", default="0", show_default=True, help="Decides all that is drawn."),
@@ -71,6 +90,18 @@ _watch = _options(
         help="Seconds without any progress, after which ranks are given up.",
     ),
     click.option("--strict", is_flag=True, help="Warnings fail too."),
+)
+_time = _options(
+    click.option(
+        "--cost",
+        metavar="COSTS",
+        default="F=1,B=2",
+        show_default=True,
+        help="Virtual time of F, B, I, W, latency; bandwidth in bytes.",
+    ),
+    click.option(
+        "--timeline", metavar="FILE", help="Write the ranks' virtual time there, for Perfetto."
+    ),
 )
 _report = _options(
     click.option(
@@ -127,9 +158,17 @@ def check(
 @_world
 @_run
 @_watch
+@_time
 @_report
 def run(
-    program: str, world_size: str, form: str, file: str | None, quiet: bool, **options: Any
+    program: str,
+    world_size: str,
+    form: str,
+    file: str | None,
+    quiet: bool,
+    cost: str,
+    timeline: str | None,
+    **options: Any,
 ) -> Job:
     """Run one program under watch.
 
@@ -139,12 +178,14 @@ def run(
     """
     from harness.cli.jobs import run_job
 
-    return functools.partial(run_job, program, world_size, Output(form, file, quiet), options)
+    output = Output(form, file, quiet)
+    return functools.partial(run_job, program, world_size, output, (cost, timeline), options)
 
 
 @cli.command()
 @click.argument("case", nargs=-1, required=True, metavar="CASE")
 @_watch
+@_time
 @_report
 def replay(
     case: tuple[str, ...],
@@ -153,6 +194,8 @@ def replay(
     quiet: bool,
     timeout: str,
     strict: bool,
+    cost: str,
+    timeline: str | None,
 ) -> Job:
     """Run a reported case again, exactly.
 
@@ -162,7 +205,7 @@ def replay(
 
     line = case[0] if len(case) == 1 else shlex.join(case)
     output = Output(form, file, quiet)
-    return functools.partial(replay_job, line, output, timeout, strict)
+    return functools.partial(replay_job, line, output, timeout, strict, (cost, timeline))
 
 
 @cli.command()
@@ -172,3 +215,48 @@ def explain(code: str | None) -> Job:
     from harness.cli.jobs import explain_job
 
     return functools.partial(explain_job, code)
+
+
+@cli.command()
+@click.option(
+    "--backend",
+    default="sim,gloo",
+    show_default=True,
+    metavar="LIST",
+    help="Worlds to measure: sim, gloo, nccl.",
+)
+@click.option(
+    "-n",
+    "--world-size",
+    "--worlds",
+    "worlds",
+    default="2..4",
+    show_default=True,
+    metavar="N",
+    help="Ranks: 4, 2,4 or 2..6.",
+)
+@click.option(
+    "--cases", default="20", show_default=True, metavar="N", help="Cases of each figure, at most."
+)
+@click.option(
+    "--seconds", default="60", show_default=True, metavar="S", help="Limit of each figure."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="The figures' form.",
+)
+@click.option("-o", "--output", "file", metavar="FILE", help="Write the figures there.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def bench(form: str, file: str | None, quiet: bool, **options: Any) -> Job:
+    """Measure cases per second, beside the same case in torch's own test classes.
+
+    Every figure is taken in a fresh process, its start-up counted: each world, then torch's
+    MultiProcessTestCase and MultiProcContinuousTest on gloo, which need the package expecttest.
+    """
+    from harness.cli.bench import bench_job
+
+    return functools.partial(bench_job, Output(form, file, quiet), options)

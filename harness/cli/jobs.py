@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from harness.findings import Report
 
 if TYPE_CHECKING:
     from harness.fuzz import Progress
+    from harness.session import Drawing
+    from harness.timeline import Timeline
 
 
 def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -> int:
@@ -40,26 +43,56 @@ def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -
     return output.show(reports)
 
 
-def run_job(program: str, world_size: str, output: Output, given: dict[str, Any]) -> int:
+def run_job(
+    program: str,
+    world_size: str,
+    output: Output,
+    time: tuple[str, str | None],
+    given: dict[str, Any],
+) -> int:
     """``harness run``: one program, its output echoed live on stderr."""
     from harness import session
 
+    drawing = _drawing(*time)
     options = asked.run_options(**given)
     ranks = asked.one_number(world_size, "--world-size", asked.MAX_WORLD)
     output.require()
     target = session.prepare(program, "run", options)
-    report = session.run_prepared(target, ranks, options, echo_for(output))
+    report = session.run_prepared(target, ranks, options, echo_for(output), drawing)
     return output.show([report])
 
 
-def replay_job(line: str, output: Output, timeout: str, strict: bool) -> int:
+def replay_job(
+    line: str, output: Output, timeout: str, strict: bool, time: tuple[str, str | None]
+) -> int:
     """``harness replay``: the case again."""
     from harness import api
 
     asked.duration(timeout, "--timeout")
     output.require()
-    report = api.replay(line, timeout=float(timeout), strict=strict, echo=echo_for(output))
+    drawing = _drawing(*time)
+    echo = echo_for(output)
+    report = api.replay(
+        line, timeout=float(timeout), strict=strict, isolated=True, echo=echo, drawing=drawing
+    )
     return output.show([report])
+
+
+def _drawing(costs: str, file: str | None) -> Drawing:
+    """Read what virtual time costs, and where it is to be drawn; UsageError when that cannot be."""
+    from harness.session import Drawing
+
+    read = asked.costs_of(costs)
+    if file is None:
+        return Drawing(read)
+    output = Output("json", file, True)
+    output.require()
+    return Drawing(read, lambda line: write_timeline(output, line))
+
+
+def write_timeline(output: Output, timeline: Timeline) -> None:
+    """Write a timeline as Perfetto reads it."""
+    output.write(json.dumps(timeline.to_chrome()) + "\n")
 
 
 def explain_job(code: str | None) -> int:

@@ -63,6 +63,22 @@ class Output:
                 note(headline(report))
         return status
 
+    def write(self, text: str) -> int:
+        """Write what is no report, to the file or stdout; the exit status.
+
+        A file that fails now costs exit status 2, but not the text: that goes to stdout.
+        """
+        if self.file is None or self.file == "-":
+            say(text)
+            return 0
+        try:
+            _write(Path(self.file), text)
+        except OSError as error:
+            tell(f"cannot write {self.file}: {error.strerror}; it is on standard output")
+            say(text)
+            return 2
+        return 0
+
     def show_error(self, report: Report) -> None:
         """Write the report of a check that could not be made, at least to stdout.
 

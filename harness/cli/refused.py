@@ -39,7 +39,7 @@ def asked_in(words: Sequence[str]) -> Asked | None:
     if form not in FORMATS or form == "text":
         return None
     file = _value(given, "--output") or _value(given, "-o")
-    backend = _value(given, "--backend") or "gloo"
+    backend = _value(given, "--backend") or "sim"
     chosen = cast("Literal['check', 'run', 'replay']", command)
     return Asked(chosen, _target(given), backend, Output(form, file))
 

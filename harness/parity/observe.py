@@ -33,6 +33,10 @@ class Reporter(Protocol):
         """Take one forward or backward."""
         ...
 
+    def now(self) -> int:
+        """Return the time in nanoseconds."""
+        ...
+
 
 @dataclass(slots=True)
 class Seen:
@@ -54,6 +58,7 @@ class Observer:
         self._stage = stage
         self._inputs = inputs
         self._reporter = reporter
+        self._now = time.monotonic_ns if reporter is None else reporter.now
         self._start = 0
         self._running: list[tuple[int, int]] = []  # backwards begun: microbatch, when
         self._handles = [
@@ -72,10 +77,10 @@ class Observer:
             handle.remove()
 
     def _before(self, module: Any, args: tuple[Any, ...]) -> None:
-        self._start = time.monotonic_ns()
+        self._start = self._now()
 
     def _after(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> None:
-        end = time.monotonic_ns()
+        end = self._now()
         x = args[0] if args else kwargs.get("x")
         targets = args[1] if len(args) > 1 else kwargs.get("targets")
         if not isinstance(x, Tensor) or not isinstance(y, Tensor):
@@ -87,7 +92,7 @@ class Observer:
         if self._inputs is not None:
             self.seen.fed.append(rows_of(x, self._inputs))
         if isinstance(targets, Tensor):
-            self.seen.aimed.append(tuple(int(t) for t in targets.reshape(-1).tolist()))
+            self.seen.aimed.append(tuple(map(int, targets.reshape(-1).tolist())))
         whole = x.requires_grad or self._stage.is_first
         self._report("F", microbatch, self._start, end, whole)
         if y.requires_grad:
@@ -98,12 +103,12 @@ class Observer:
             if not self._running:
                 # Runs when this backward is over, on the thread that called it.
                 torch.autograd.Variable._execution_engine.queue_callback(self._ended)
-            self._running.append((microbatch, time.monotonic_ns()))
+            self._running.append((microbatch, self._now()))
 
         return begun
 
     def _ended(self) -> None:
-        end = time.monotonic_ns()
+        end = self._now()
         for place, (microbatch, start) in enumerate(self._running):
             following = self._running[place + 1 :]
             self.seen.backwards.append(microbatch)

@@ -10,6 +10,7 @@ rank's error.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,9 +26,10 @@ from harness.parity.shape import complete, own_stage_workload, workload_of
 from harness.targets import Target, TargetError
 from harness.trace import Frame
 from harness.worlds import RankContext
+from pipeline.actions import Action
 from pipeline.comms import Comms
 from pipeline.executor import run_step
-from pipeline.lower import get_policy, lower
+from pipeline.lower import Policy, default_policy, get_policy, lower
 from pipeline.model import Batch, Workload, make_optimizer
 from pipeline.plan import PlanError, build_plan, validate
 from pipeline.stage import Stage, build_batch, build_stage
@@ -73,7 +75,7 @@ def run_rank(
         workload = workload_of(case)
         if own is not None:
             workload = own_stage_workload(workload)
-        torch.manual_seed(workload.seed)
+        _seed(workload.seed)
         stage = _stage(workload, own, context)
         step = as_step(target, function, case)
     except PlanError as error:
@@ -89,21 +91,41 @@ def run_rank(
     return result if own is None else replace(result, built_at=_place(own))
 
 
+def _seed(seed: int) -> None:
+    """Seed torch; where there is only a CPU, without what the other devices take at every call."""
+    if torch.cuda.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 def as_step(target: Target, function: Callable[..., Any], case: Case) -> Step:
     """Make a step of whatever the target is; PlanError or ValueError for an invalid plan."""
     if target.kind == "step":
         return function
     assert case.chunks is not None
+    make = _rows_of_schedule if target.kind == "schedule" else _rows
     schedule = target.text if target.kind == "schedule" else function
-    plan = build_plan(schedule, case.world, case.chunks)
-    validate(plan)
-    policy = get_policy(case.policy or "async")
-    rows = plan.rows if plan.is_lowered else lower(plan, policy).rows
+    rows, policy = make(schedule, case.world, case.chunks, case.policy)
 
     def planned(stage: Stage, comms: Comms, batch: Batch, chunks: int) -> Tensor | None:
         return run_step(rows[comms.rank], policy, stage, comms, batch, chunks)
 
     return planned
+
+
+def _rows(
+    schedule: str | Callable[..., Any], world: int, chunks: int, asked: str | None
+) -> tuple[tuple[tuple[Action, ...], ...], Policy]:
+    """Return every rank's actions, with sends and receives, and the policy that they follow."""
+    plan = build_plan(schedule, world, chunks)
+    validate(plan)
+    policy = get_policy(asked or default_policy(plan))
+    return plan.rows if plan.is_lowered else lower(plan, policy).rows, policy
+
+
+# The ranks of a simulated case ask for the same plan; a user's own function is asked by each.
+_rows_of_schedule = functools.lru_cache(maxsize=64)(_rows)
 
 
 def run_steps(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pipeline.model import Monolith, Workload, loss_weight
+from pipeline.model import Monolith, Workload, copy_module, loss_weight
 
 Rows = tuple[int, ...]
 """The samples of the batch that a microbatch is made of."""
@@ -75,7 +74,7 @@ class Reference:
     def at(self, values: Tensor) -> Reference:
         """Return a copy with its parameters at ``values``; cheaper than building the seed again."""
         copy = Reference.__new__(Reference)
-        copy.model = deepcopy(self.model)
+        copy.model = copy_module(self.model)
         copy.workload = self.workload
         copy.parameters = list(copy.model.parameters())
         copy.set(values)

@@ -14,13 +14,14 @@ from harness.trace import Frame
 
 def pack(tensors: Iterable[Tensor | None], like: Sequence[Tensor]) -> bytes:
     """Return the values of ``tensors`` one after the other; zeros for a None."""
-    flat = [
-        (torch.zeros_like(model) if tensor is None else tensor).detach().reshape(-1)
-        for tensor, model in zip(tensors, like, strict=True)
-    ]
-    if not flat:
-        return b""
-    joined = torch.cat(flat).cpu().contiguous()
+    with torch.no_grad():
+        flat = [
+            (torch.zeros_like(model) if tensor is None else tensor).reshape(-1)
+            for tensor, model in zip(tensors, like, strict=True)
+        ]
+        if not flat:
+            return b""
+        joined = torch.cat(flat).cpu()
     return joined.view(torch.uint8).numpy().tobytes()
 
 

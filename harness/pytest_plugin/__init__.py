@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and refuse options that cannot be."""
     config.addinivalue_line(
         "markers",
-        "world(size, backend='gloo'): run the test's body on every rank of a world; "
+        "world(size, backend='sim'): run the test's body on every rank of a world; "
         "a list of sizes or backends parametrizes it",
     )
     from harness import options

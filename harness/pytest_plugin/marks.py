@@ -30,12 +30,12 @@ def specs_of(mark: pytest.Mark, backend_option: str | None = None) -> list[World
     unknown = set(mark.kwargs) - {"size", "backend"}
     if unknown or len(mark.args) > 2:
         what = ", ".join(sorted(unknown)) or "more than two values"
-        raise UsageError(f"{what} is not known: give size=, and backend= if it is not gloo")
+        raise UsageError(f"{what} is not known: give size=, and backend= if it is not sim")
     given = dict(zip(("size", "backend"), mark.args, strict=False)) | dict(mark.kwargs)
     if "size" not in given:
         raise UsageError("size= is missing: give the number of ranks, as in size=4")
     sizes = numbers(given["size"], "size", MAX_WORLD)
-    named = given.get("backend", "gloo") if backend_option is None else backend_option
+    named = given.get("backend", "sim") if backend_option is None else backend_option
     backends = [named] if isinstance(named, str) else named
     if not isinstance(backends, Iterable) or not all(isinstance(b, str) for b in backends):
         raise UsageError(f"backend={named!r}: give a name or a list of names")

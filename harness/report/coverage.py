@@ -16,6 +16,13 @@ _NAMES = {
     "workload": "workloads",
     "delay": "delays of up to (ms)",
     "policy": "policies",
+    "not_on_gloo": "not compared with gloo, for",
+}
+_HIDDEN = ("trace", "virtual_time")
+_RUNS = {
+    "runs": "run {} times in all semantics and interleavings",
+    "on_gloo": "{} on real gloo ranks as well",
+    "agreed": "{} of them the same",
 }
 _COUNTS = {
     "uneven_batches": "uneven batches in {}",
@@ -32,9 +39,31 @@ def describe_tried(tried: dict[str, Any]) -> str:
     pieces = [
         f"{_NAMES.get(name, name).replace('_', ' ')} {_values(value)}"
         for name, value in tried.items()
-        if value not in (None, [], (), "") and name not in _COUNTS and name not in _COMPARED
+        if value not in (None, [], (), "") and name not in (*_COUNTS, *_COMPARED, *_HIDDEN, *_RUNS)
     ]
     return "; ".join([*pieces, *_counts(tried, _COUNTS)])
+
+
+def describe_runs(tried: dict[str, Any]) -> str:
+    """Return how often the cases were run, and on which ranks; may be empty."""
+    if tried.get("runs", 0) <= 1 and "on_gloo" not in tried:
+        return ""
+    return ", ".join(words.format(tried[name]) for name, words in _RUNS.items() if name in tried)
+
+
+def describe_time(tried: dict[str, Any]) -> str:
+    """Return a run's figures in virtual time; empty where nothing was computed."""
+    time = tried.get("virtual_time")
+    if time is None:
+        return ""
+    ranks = time["ranks"]
+    idle = ", ".join(f"{rank['idle']:g}" for rank in ranks)
+    peaks = ", ".join(str(rank["peak_in_flight"]) for rank in ranks)
+    bubble = time["bubble"]["of_total"]
+    return (
+        f"makespan {time['makespan']:g}, idle {idle} (bubble {bubble:.1%} of the total), "
+        f"in flight at most {peaks}, by rank; costs {time['costs']}"
+    )
 
 
 def describe_compared(tried: dict[str, Any]) -> str:
@@ -75,7 +104,10 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def not_proved(report: Report) -> str:
     """Say what a clean report does not show."""
-    other = "NCCL's ordering and capacity" if report.backend != "nccl" else "other NCCL settings"
+    other = {
+        "sim": "real NCCL, whose semantics are modelled",
+        "nccl": "other NCCL settings",
+    }.get(report.backend, "NCCL's ordering and capacity")
     if report.command == "check":
         return f"shapes and timings not tried, and {other}; another --seed draws others"
     return f"other timings of the ranks, and {other}; this is one run"

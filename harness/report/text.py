@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.findings import Finding, Operation, Report
-from harness.report.coverage import describe_compared, describe_tried, not_proved
+from harness.report.coverage import (
+    describe_compared,
+    describe_runs,
+    describe_time,
+    describe_tried,
+    not_proved,
+)
 
 _STYLES = {"error": "1;31", "warning": "1;33", "ok": "1;32", "dim": "2", "name": "1"}
 _MESSAGES = {"F": "activation", "B": "gradient"}
@@ -48,7 +54,8 @@ def render_finding(finding: Finding, *, color: bool = False, width: int | None =
     """Return one finding: what, where, why, what to do, how to see it again."""
     paint = _Paint(color)
     head = paint(finding.severity, f"{finding.severity}[{finding.code}]")
-    lines = [f"{head}: {finding.message}"]
+    message = finding.message.replace(f"{Path.cwd()}{os.sep}", "")  # as paths are shown below
+    lines = [f"{head}: {message}"]
     lines += _columns(finding.operations)
     lines += _evidence(finding.details)
     lines += _labelled("cause:", _cause(finding), paint, width)
@@ -166,6 +173,12 @@ def _summary(report: Report, paint: _Paint, width: int | None) -> Iterator[str]:
     if report.command == "check":
         yield from _labelled("tried:", describe_tried(report.tried), paint, width)
         yield from _labelled("compared:", describe_compared(report.tried), paint, width)
+        yield from _labelled("run:", describe_runs(report.tried), paint, width)
+    else:
+        yield from _labelled("ran on real ranks:", report.tried.get("on real ranks"), paint, width)
+        yield from _labelled("virtual time:", describe_time(report.tried), paint, width)
+        if trace := report.tried.get("trace"):
+            yield from _labelled("trace:", f"{trace} (the same at every replay)", paint, width)
     if report.cases.refused:
         yield f"{paint('name', 'refused by the target:')} {_count(report.cases.refused, 'case')}"
         for message, times in sorted(report.refusals.items(), key=lambda item: -item[1]):

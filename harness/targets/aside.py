@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from types import ModuleType
 
 _NAMES = ("harness", "pipeline")
 _is_rank = False
+_refuse: Callable[[str], BaseException] | None = None  # in the simulated world
 _ours: dict[str, ModuleType] = {}  # what is aside
 _theirs: set[str] = set()  # of which a program's own was used in this process
 
@@ -25,8 +27,20 @@ def allow() -> None:
     _is_rank = True
 
 
+def refuse_by(refuse: Callable[[str], BaseException] | None) -> None:
+    """Where our packages cannot step aside: raise what ``refuse`` returns for such a program."""
+    global _refuse
+    _refuse = refuse
+
+
 def step_aside() -> None:
     """Take our packages out of the way of those that ``sys.path`` has before them."""
+    if _refuse is not None:
+        for name in _NAMES:
+            ours = sys.modules.get(name)
+            if ours is not None and _is_hidden(name, ours):
+                raise _refuse(f"a package of the program's own that has the name of ours, {name}")
+        return
     if not _is_rank:
         return
     for name in _NAMES:

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import linecache
 import os
+import pickle
 import sys
 import sysconfig
 import traceback
@@ -20,6 +21,8 @@ from harness.targets.aside import step_aside
 from harness.targets.signature import TargetError, no_such_function
 
 _OURS = str(Path(__file__).resolve().parents[1]) + os.sep
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+_PACKAGES = sysconfig.get_path("purelib") + os.sep
 _INSTALLED = tuple(
     path + os.sep for path in {sysconfig.get_path(name) for name in ("stdlib", "purelib")}
 )
@@ -67,8 +70,8 @@ def load_function(shown: str, function: str, load: Callable[[], Any]) -> Callabl
     return cast("Callable[..., Any]", found)
 
 
-class _Cache:
-    """The one user's module that this process holds, and the user's modules it imported.
+class Cache:
+    """The one user's module that a rank holds, and the user's modules it imported.
 
     Another target, or a change to any file of this one, forgets all of them: two folders may
     each have a ``utils.py``, and ranks outlive an edit.
@@ -78,10 +81,12 @@ class _Cache:
         self._key: tuple[str, tuple[str, ...]] | None = None
         self._module: types.ModuleType | None = None
         self._files: dict[str, tuple[str, int]] = {}  # module → its file, and when that changed
+        self._unpickled: dict[bytes, Any] = {}
 
     def get(
         self, key: str, search: tuple[str, ...], load: Callable[[], types.ModuleType]
     ) -> types.ModuleType:
+        """Return the module of that key, loading it when it is new or has changed."""
         if self._key != (key, search) or not self._is_fresh():
             self._forget()
         # Even for a module that is here already: its functions may import more.
@@ -98,6 +103,14 @@ class _Cache:
             self._files = dict(_users_files(set(sys.modules) - before))
         return self._module
 
+    def unpickle(self, payload: bytes) -> Any:
+        """Return what was pickled, the same object for the same bytes."""
+        if payload not in self._unpickled:
+            while len(self._unpickled) >= _UNPICKLED:
+                del self._unpickled[next(iter(self._unpickled))]
+            self._unpickled[payload] = pickle.loads(payload)
+        return self._unpickled[payload]
+
     def _is_fresh(self) -> bool:
         return all(_changed_ns(file) == when for file, when in self._files.values())
 
@@ -111,7 +124,20 @@ class _Cache:
         self._key, self._module, self._files = None, None, {}
 
 
-_CACHE = _Cache()
+_UNPICKLED = 8
+_cache = Cache()
+
+
+def use(cache: Cache) -> Cache:
+    """Make ``cache`` the one of whoever runs now; return the one before."""
+    global _cache
+    before, _cache = _cache, cache
+    return before
+
+
+def unpickle(payload: bytes) -> Any:
+    """Return what was pickled, the same object for the same bytes."""
+    return _cache.unpickle(payload)
 
 
 def _changed_ns(file: str) -> int:
@@ -133,15 +159,22 @@ def is_users(file: str) -> bool:
     return not file.startswith((_OURS, *_INSTALLED, "<"))
 
 
+def is_standard(file: str) -> bool:
+    """Whether a module's file is Python's own."""
+    if file.startswith("<"):
+        return True
+    return file.startswith(_STANDARD) and not file.startswith(_PACKAGES)
+
+
 def import_file(path: str) -> types.ModuleType:
     """Import a file as a module, its folder first on ``sys.path``; cached until it changes."""
     folder = str(Path(path).parent)
-    return _CACHE.get(path, (folder,), functools.partial(_execute, path))
+    return _cache.get(path, (folder,), functools.partial(_execute, path))
 
 
 def import_module(name: str, search: tuple[str, ...]) -> types.ModuleType:
     """Import a module by its dotted name, with ``search`` first on ``sys.path``."""
-    return _CACHE.get(name, search, functools.partial(importlib.import_module, name))
+    return _cache.get(name, search, functools.partial(importlib.import_module, name))
 
 
 def _execute(path: str) -> types.ModuleType:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pickle
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -88,7 +87,7 @@ class Target:
 
     def _unpickle(self, payload: bytes) -> Callable[..., Any]:
         def load() -> Any:
-            return _Holder(_loads(payload))
+            return _Holder(loading.unpickle(payload))
 
         return loading.load_function(self.text, "value", load)
 
@@ -98,11 +97,6 @@ class _Holder:
 
     def __init__(self, value: Any) -> None:
         self.value = value
-
-
-@functools.lru_cache(maxsize=8)
-def _loads(payload: bytes) -> Any:
-    return pickle.loads(payload)
 
 
 def in_order(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:

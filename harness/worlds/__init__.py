@@ -32,6 +32,22 @@ Echo = Callable[[int, str], None]  # a rank's number and a line that it printed
 
 
 @dataclass(frozen=True, slots=True)
+class Simulated:
+    """How the simulated world runs a program; nothing of it concerns real ranks.
+
+    ``semantics`` and ``capacity`` (bytes) say when a send is done. ``interleaving`` says which rank
+    goes on where several can: empty is round robin, ``random:7`` is drawn by a seed,
+    ``choices:0.1`` follows a list. ``guard`` watches every operator for tensors that are being
+    sent or received.
+    """
+
+    semantics: str = "gloo"
+    capacity: float = 0
+    interleaving: str = ""
+    guard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What each rank runs.
 
@@ -47,6 +63,7 @@ class Program:
     delay_ms: int = 0
     seed: int = 0
     buffered_sends: bool = False  # a send completes at once: shows what needs buffering
+    simulated: Simulated = Simulated()
 
 
 @dataclass(slots=True)
@@ -113,8 +130,11 @@ class World(Protocol):
     ) -> None: ...
 
 
-def open_world(backend: str) -> World:
+def open_world(backend: str, *, isolated: bool = False) -> World:
     """Return a world of that backend, starting up in the background.
+
+    The simulated one runs in this process, or ``isolated`` in one of its own, which a program may
+    take down with it.
 
     Raises WorldError when the backend is not known; whether enough devices are there is
     checked for each world size, by :meth:`World.run`.
@@ -122,8 +142,17 @@ def open_world(backend: str) -> World:
     from harness.worlds.backends import BACKENDS
     from harness.worlds.processes import ProcessWorld
 
+    if backend == "sim" and isolated:
+        from harness.worlds.simulated.isolated import IsolatedWorld
+
+        return IsolatedWorld()
+    if backend == "sim":
+        from harness.worlds.simulated.world import SimulatedWorld
+
+        simulated: World = SimulatedWorld()
+        return simulated
     if backend not in BACKENDS:
-        raise WorldError(f"unknown backend {backend!r}; use one of {', '.join(BACKENDS)}")
+        raise WorldError(f"unknown backend {backend!r}; use one of sim, {', '.join(BACKENDS)}")
     world = ProcessWorld(BACKENDS[backend])
     world.start()
     return world

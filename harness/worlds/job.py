@@ -7,6 +7,9 @@ import socket
 import sys
 from dataclasses import dataclass, field
 
+from harness.pickling import dumps
+from harness.worlds import Program, WorldError
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -57,3 +60,14 @@ def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
+
+
+def pickled_program(program: Program) -> bytes:
+    """Pickle what the ranks run; WorldError says why that cannot be."""
+    try:
+        return dumps(program)
+    except Exception as error:
+        raise WorldError(
+            f"the program cannot be sent to its ranks: {error}; "
+            "leave out of it what cannot be pickled, or give it as file.py:function"
+        ) from None

@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from harness.pickling import dumps
 from harness.worlds import Echo, Outcome, Program, WorldError
 from harness.worlds.backends import Backend
-from harness.worlds.job import Job, free_port, torchrun_environment
+from harness.worlds.job import Job, free_port, pickled_program, torchrun_environment
 from harness.worlds.server import RankProcess, Server, StoreProcess
 from harness.worlds.watch import ServerGoneError, StoreGoneError, Watch
 
@@ -82,13 +81,7 @@ class ProcessWorld:
         While another thread runs something on this world, this one waits for its turn.
         """
         self._backend.require(world_size)
-        try:
-            pickled = dumps(program)
-        except Exception as error:
-            raise WorldError(
-                f"the program cannot be sent to its ranks: {error}; "
-                "leave out of it what cannot be pickled, or give it as file.py:function"
-            ) from None
+        pickled = pickled_program(program)
         with self._lock, self._descriptors(world_size):
             return self._run(program, pickled, world_size, timeout, limit, echo)
 

@@ -10,10 +10,8 @@ import random
 import sys
 import threading
 import time
-import traceback
 from datetime import timedelta
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,19 +19,17 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from harness import recorder as recording
-from harness.checkers.dragged import is_refusal_of_arguments
 from harness.frames import Frames
-from harness.recorder import WAITED, Recorder
+from harness.recorder import Recorder
 from harness.ring import Ring
 from harness.targets import aside
-from harness.trace import Frame, RankError
+from harness.trace import RankError
 from harness.worlds import Program, RankContext
 from harness.worlds.backends import BACKENDS, Backend
+from harness.worlds.failure import describe
 from harness.worlds.job import Job
 from harness.worlds.leftovers import Leftovers
 
-_PIPELINE = str(Path(__file__).resolve().parents[2] / "pipeline") + os.sep
-_COMMS = f"{_PIPELINE}comms.py"
 GROUP_TIMEOUT = timedelta(days=1)  # the harness decides when a wait has been too long
 
 
@@ -146,10 +142,10 @@ def run_job(job: Job, ring: Ring, stores: Stores) -> tuple[tuple[Any, ...], int,
         if status == 0:
             answer = ("finished", pickle.dumps(None), time.monotonic_ns())
         else:
-            answer = ("raised", describe(stop, recorder), time.monotonic_ns())
+            answer = ("raised", _told(stop, recorder), time.monotonic_ns())
     except BaseException as error:
         status = 1
-        answer = ("raised", describe(error, recorder), time.monotonic_ns())
+        answer = ("raised", _told(error, recorder), time.monotonic_ns())
     if recorder is not None:
         recorder.finish()
     recording.activate(None)
@@ -204,38 +200,6 @@ def _seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def describe(error: BaseException, recorder: Recorder | None) -> RankError:
-    """Return what left the rank, from the user's own frame on."""
+def _told(error: BaseException, recorder: Recorder | None) -> RankError:
     frames = recorder.frames if recorder is not None else Frames()
-    stack = list(traceback.walk_tb(error.__traceback__))
-    summary = traceback.StackSummary.extract(iter(stack))
-    kinds = [frames.kind(frame.f_code) for frame, _ in stack]
-    own = [line for line, kind in zip(summary, kinds, strict=True) if kind is None]
-    last = stack[-1][0].f_code.co_filename if stack else ""
-    in_comm = "c10d" in kinds or last == _COMMS
-    waited = getattr(error, WAITED, False)
-    if isinstance(error, SyntaxError):  # its line is the user's, though no frame of it is
-        own = own or [
-            traceback.FrameSummary(str(error.filename), error.lineno or 0, "<module>", line="")
-        ]
-    shown = own or [line for line in summary if line.filename.startswith(_PIPELINE)]
-    text = "".join(traceback.format_list(own) + traceback.format_exception_only(error))
-    return RankError(
-        type=type(error).__name__,
-        message=_message(error),
-        frames=tuple(Frame(f.filename, f.lineno or 0, f.name, f.line or "") for f in shown),
-        time_ns=time.monotonic_ns(),
-        in_comm=in_comm or waited,
-        refused=in_comm and is_refusal_of_arguments(error, waited=waited),
-        traceback=text,
-    )
-
-
-def _message(error: BaseException) -> str:
-    if isinstance(error, SystemExit):
-        return f"exited with status {error.code}"
-    try:
-        lines = str(error).strip().splitlines()
-    except Exception:
-        lines = ["its text cannot be printed"]
-    return lines[0] if lines else ""
+    return describe(error, frames, time.monotonic_ns())

@@ -136,6 +136,20 @@ def test_the_operations_of_a_batch_share_a_handle() -> None:
     assert [op.batch for op in sink.history().ops.values()] == [0, 0]
 
 
+def test_a_batch_that_is_not_coalesced_has_a_handle_for_each() -> None:
+    rec, sink = recorder()
+    works = [Handle(), Handle()]
+    rec.begin_batch(coalesced=False)
+    for work in works:
+        rec.attach(post(rec), work, GROUP)
+    rec.end_batch(None)
+    rec.attach(post(rec), None, GROUP)
+    for work in works:
+        rec.wait(work, lambda: None, gives_up=False)
+    assert letters(sink) == "PPPWDWD"
+    assert [op.batch for op in sink.history().ops.values()] == [0, 0, None]
+
+
 def test_a_buffered_send_ends_at_once_and_its_handle_is_kept() -> None:
     sink = Events()
     rec = Recorder(sink, world=3, buffered=True)

@@ -16,7 +16,7 @@ def test_both_backends_are_known() -> None:
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(WorldError, match=r"unknown backend 'nope'; use one of gloo, nccl$"):
+    with pytest.raises(WorldError, match=r"unknown backend 'nope'; use one of sim, gloo, nccl$"):
         open_world("nope")
 
 

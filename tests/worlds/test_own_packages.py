@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import harness
+from harness.worlds import WorldError
 
 pytestmark = pytest.mark.gloo
 
@@ -43,17 +44,17 @@ def test_a_function_gets_its_own_and_all_is_still_watched(folder: Path) -> None:
     (folder / "right.py").write_text(PROGRAM.format(end=""))
     (folder / "wrong.py").write_text(PROGRAM.format(end="dist.recv(t, 1 - rank)"))
     (folder / "raises.py").write_text(PROGRAM.format(end="raise ValueError(name)"))
-    assert harness.run(f"{folder}/right.py:program", 2).ok
-    (finding,) = harness.run(f"{folder}/wrong.py:program", 2).findings
+    assert harness.run(f"{folder}/right.py:program", 2, backend="gloo").ok
+    (finding,) = harness.run(f"{folder}/wrong.py:program", 2, backend="gloo").findings
     assert (finding.code, finding.operations[0].line) == ("deadlock", 15)
-    (finding,) = harness.run(f"{folder}/raises.py:program", 2).findings
+    (finding,) = harness.run(f"{folder}/raises.py:program", 2, backend="gloo").findings
     assert (finding.code, "ValueError: theirs" in finding.message) == ("rank-error", True)
 
 
 def test_a_script_gets_its_own(folder: Path) -> None:
     script = folder / "train.py"
     script.write_text("from pipeline import name\nassert name == 'theirs'\n")
-    assert harness.run(str(script), 1).ok
+    assert harness.run(str(script), 1, backend="gloo").ok
 
 
 def test_a_step_gets_its_own_and_the_harness_gives_it_stage_and_comms(folder: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_step_gets_its_own_and_the_harness_gives_it_stage_and_comms(folder: Pa
         for line in right.read_text().splitlines()
         if line.startswith("def ") and "(stage, comms" in line
     )
-    report = harness.check(f"{step}:{function}", world_size=2, chunks=2, cases=3)
+    report = harness.check(f"{step}:{function}", world_size=2, chunks=2, cases=3, backend="gloo")
     assert report.ok, str(report)
     assert report.cases.run >= 3
 
@@ -75,4 +76,11 @@ def test_where_there_is_none_a_program_gets_ours(tmp_path: Path) -> None:
         "def program(rank, world_size):\n    from pipeline.schedules import get_schedule\n"
     )
     (tmp_path / "pipeline").mkdir()  # a folder of data, say
-    assert harness.run(f"{tmp_path}/plain.py:program", 1).ok
+    assert harness.run(f"{tmp_path}/plain.py:program", 1, backend="gloo").ok
+
+
+def test_the_simulated_world_refuses_such_a_program_by_name(folder: Path) -> None:
+    (folder / "right.py").write_text(PROGRAM.format(end=""))
+    for isolated in (False, True):
+        with pytest.raises(WorldError, match=r"package of the program's own .* --backend gloo"):
+            harness.run(f"{folder}/right.py:program", 2, isolated=isolated)
