@@ -7,7 +7,7 @@ ARGS    ?=
 bin := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-serial lint format check clean distclean
+.PHONY: help setup demo test test-serial test-torch lint format check clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -18,7 +18,7 @@ help: ## list these targets
 setup: ## create or refresh .venv, if it is missing or stale
 	@PYTHON="$(PYTHON)" ci/setup
 
-demo: setup ## check a right schedule and a faulty one, show both reports
+demo: setup ## check a right schedule and two faulty ones, show the reports
 	@ci/demo
 
 test: setup ## run the tests on WORKERS processes
@@ -35,6 +35,9 @@ lint: setup ## lint, format check, strict types
 format: setup ## mend what lint can mend by itself
 	$(bin)/ruff check --fix
 	$(bin)/ruff format
+
+test-torch: ## run the tests on another torch: make test-torch TORCH=2.8.0
+	@WORKERS=$(WORKERS) ci/with-torch $(TORCH) $(ARGS)
 
 check: ## what CI runs: lint, then test
 	@ci/check

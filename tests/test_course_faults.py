@@ -20,7 +20,9 @@ def line_of(file: str, text: str) -> int:
 
 
 def check(file: str, **options: object) -> Report:
-    return harness.check(f"{COURSE / file}:step", cases=10, timeout=30, **options)  # type: ignore[arg-type]
+    """Check a program, by gloo's semantics: under NCCL's all of the course's 1F1B is a hazard."""
+    asked = {"cases": 10, "timeout": 30, "semantics": "gloo"} | options
+    return harness.check(f"{COURSE / file}:step", **asked)  # type: ignore[arg-type]
 
 
 def only(report: Report) -> Finding:
@@ -43,6 +45,15 @@ def test_the_correct_twins_are_clean(file: str) -> None:
     assert report.findings == []
 
 
+def test_the_courses_own_1f1b_is_a_hazard_under_nccl_and_gpipe_is_none() -> None:
+    hazard = only(check("right_1f1b.py", semantics=None, confirm=False))
+    assert (hazard.code, hazard.cause) == ("nccl-hazard", "needs-capacity")
+    assert "semantics=nccl-" in hazard.case
+    again = only(harness.replay(hazard.case))
+    assert (again.code, again.cause, places(again)) == (hazard.code, hazard.cause, places(hazard))
+    assert check("right_gpipe.py", semantics=None, confirm=False).findings == []
+
+
 @pytest.mark.gloo
 def test_blocking_sends_deadlock_in_the_smallest_world_that_shows_it() -> None:
     finding = only(check("blocking_sends.py"))
@@ -51,7 +62,7 @@ def test_blocking_sends_deadlock_in_the_smallest_world_that_shows_it() -> None:
     send = line_of("blocking_sends.py", "comms.send_forward(y)")
     gradient = line_of("blocking_sends.py", "comms.send_backward(")
     assert places(finding) == {(0, send), (1, gradient)}
-    assert finding.confirmed_on == ("gloo",)
+    assert finding.confirmed_on == ("sim", "gloo")
     again = only(harness.replay(finding.case))
     assert (again.code, again.cause, places(again)) == ("deadlock", finding.cause, places(finding))
 

@@ -29,7 +29,7 @@ Harness = Callable[..., Ended]
 def world(monkeypatch: pytest.MonkeyPatch) -> FakeWorld:
     fake = FakeWorld()
     monkeypatch.setattr(session, "_worlds", {})  # other tests keep their warm ones
-    monkeypatch.setattr("harness.worlds.open_world", lambda backend: fake)
+    monkeypatch.setattr("harness.worlds.open_world", lambda backend, isolated=False: fake)
     return fake
 
 
@@ -37,7 +37,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> FakeWorld:
 def campaign(monkeypatch: pytest.MonkeyPatch) -> FakeCampaign:
     fake = FakeCampaign()
     monkeypatch.setattr("harness.fuzz.campaign", fake)
-    monkeypatch.setattr("harness.fuzz.run_case", fake.run_case)
+    monkeypatch.setattr("harness.execute.run_case", fake.run_case)
     return fake
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.case import Case
+from harness.execute import CaseResult
 from harness.findings import Cases, Finding, Operation, Report
 from harness.fuzz import Limits, Progress
 from harness.targets import Target
@@ -89,6 +90,7 @@ class FakeCampaign:
         limits: Limits,
         world: World,
         *,
+        real: World | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Report:
         self.limits.append(limits)
@@ -107,6 +109,8 @@ class FakeCampaign:
             interrupted=self.interrupted,
         )
 
-    def run_case(self, target: Target, case: Case, world: World, timeout: float) -> list[Finding]:
+    def run_case(
+        self, target: Target, case: Case, world: World, timeout: float, observe: object = None
+    ) -> CaseResult:
         self.targets.append(target)
-        return list(self.findings)
+        return CaseResult(case, tuple(self.findings))

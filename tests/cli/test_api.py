@@ -84,8 +84,10 @@ def test_a_program_given_as_a_function_is_run_with_rank_and_world_size() -> None
         {"seconds": -1},
         {"timeout": float("nan")},
         {"seed": 1.5},
-        {"backend": "sim"},
-        {"semantics": "nccl-lazy"},
+        {"backend": "simulator"},
+        {"semantics": "nccl"},
+        {"semantics": "nccl-lazy", "backend": "gloo"},
+        {"capacity": 0},
         {"policy": "fast"},
     ],
 )
@@ -120,7 +122,7 @@ def test_a_world_is_opened_once_and_again_after_it_is_closed(
 ) -> None:
     opened: list[str] = []
 
-    def open_world(backend: str) -> FakeWorld:
+    def open_world(backend: str, *, isolated: bool) -> FakeWorld:
         opened.append(backend)
         return FakeWorld()
 

@@ -49,8 +49,14 @@ BAD = {
     "check 1f1b --timeout inf": "seconds above 0",
     "check 1f1b --seed x": "whole number",
     "check 1f1b --backend glo": "did you mean gloo?",
-    "check 1f1b --backend sim": "not available yet",
-    "check 1f1b --semantics buffered": "leave it out",
+    "check 1f1b --backend simulated": "use --backend sim, gloo or nccl",
+    "check 1f1b --semantics nccl-eagre": "did you mean nccl-eager?",
+    "check 1f1b --backend gloo --semantics buffered": "leave it out",
+    "run mine.py:program -n 2 --cost F=fast": "is not NAME=NUMBER",
+    "run mine.py:program -n 2 --timeline no/such/folder/t.json": "no/such/folder",
+    "check 1f1b --capacity 0": "goes with --semantics nccl-eager",
+    "check 1f1b --semantics nccl-lazy --capacity -1": "give 0, inf or a number of bytes",
+    "check 1f1b --semantics gloo --capacity 10": "goes with --semantics nccl-eager",
     "check 1f1b --policy fast": "async",
     "check mine.py:step --policy async": "is a step",
     "check 1f1b -o nowhere/report.json": "no folder nowhere",
@@ -64,7 +70,9 @@ BAD = {
     "replay 1f1b world=four": "world=four",
     "replay 1f1b world=2 wrld=2": "wrld=2",
     "replay world=2": "does not begin with a target",
-    "replay 1f1b world=2 chunks=2 backend=sim": "not available yet",
+    "replay 1f1b world=2 chunks=2 backend=simulated": "there is no backend",
+    "replay 1f1b world=2 chunks=2 interleaving=other": "random:NUMBER",
+    "replay 1f1b world=2 chunks=2 capacity=few": "0, inf or a number of bytes",
     "replay 1f1b world=2": "harness check 1f1b",
     "explain deadlok": "did you mean deadlock?",
 }
@@ -104,7 +112,7 @@ def test_an_import_error_of_the_target_shows_the_users_traceback_only(
 def test_a_backend_that_is_missing_is_told_in_one_line(
     harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(backend: str) -> None:
+    def refuse(backend: str, *, isolated: bool) -> None:
         raise WorldError("backend nccl: 4 ranks need 4 GPUs and 0 are visible")
 
     monkeypatch.setattr("harness.worlds.open_world", refuse)
@@ -171,7 +179,7 @@ def test_a_report_by_machine_is_one_that_says_the_error(
 def test_what_a_world_cannot_do_is_in_the_report_too(
     harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    def refuse(backend: str) -> None:
+    def refuse(backend: str, *, isolated: bool) -> None:
         raise WorldError("backend nccl: 4 ranks need 4 GPUs and 0 are visible")
 
     monkeypatch.setattr("harness.worlds.open_world", refuse)

@@ -106,7 +106,7 @@ def test_run_echoes_the_ranks_on_stderr_and_reports_on_stdout(harness: Harness) 
     ended = harness("run", "mine.py:program", "-n", "2")
     assert ended.status == 0
     assert ended.stderr == "rank 0 | hello\nrank 1 | hello\n"
-    assert "mine.py:program: no finding in this run on gloo" in ended.stdout
+    assert "mine.py:program: no finding in this run on sim" in ended.stdout
     assert harness("run", "mine.py:program", "-n", "2", "-q").stderr == ""
 
 
@@ -138,7 +138,7 @@ def test_replay_of_a_program_keeps_arguments_with_spaces(
 ) -> None:
     ended = harness("replay", "mine.py:program", "world=2", "args=--name 'a b'")
     assert ended.status == 0
-    assert "mine.py:program: no finding in 1 case on gloo" in ended.stdout
+    assert "mine.py:program: no finding in 1 case on sim" in ended.stdout
 
 
 def test_explain_prints_a_page_and_the_list(harness: Harness) -> None:

@@ -74,7 +74,7 @@ def test_an_unmodified_script_runs_with_its_arguments_and_is_heard(folder: Path)
     assert sorted(done.stderr.splitlines()) == [
         f"rank {rank} | args ['--lr', '0.1'] total 2" for rank in range(2)
     ]
-    assert "script.py: no finding in this run on gloo" in done.stdout
+    assert "script.py: no finding in this run on sim" in done.stdout
 
 
 def test_a_deadlock_is_found_told_and_replayed(folder: Path) -> None:

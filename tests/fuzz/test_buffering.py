@@ -67,11 +67,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         runs: list[dict[str, Any]] = []
 
         class World:
+            name = "gloo"
+
             def run(self, program: Program, size: int, **options: Any) -> Outcome:
                 runs.append(options | {"buffered": program.buffered_sends})
                 return ended("stuck") if len(runs) == 1 else again()
 
-        monkeypatch.setattr(session, "shared_world", lambda backend: World())
+        monkeypatch.setattr(session, "shared_world", lambda backend, isolated=False: World())
         monkeypatch.setattr("harness.judge.judge", lambda outcome, case: [DEADLOCK])
         case = Case("a.py", 2)
         return session.run_program(Target("a.py", kind), case, 60.0, False), runs

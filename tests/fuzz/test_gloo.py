@@ -93,7 +93,7 @@ def test_a_split_of_the_users_own_is_compared_with_the_monolith(
 ) -> None:
     target = replace(step("right"), build_stage=pickled_build_stage(build_stage))
     case = Case(target.text, 3, chunks=2, batch=4, layers=16, width=8, seed=42)
-    findings = run_case(target, case, gloo, TIMEOUT)
+    findings = run_case(target, case, gloo, TIMEOUT).findings
     assert [finding.code for finding in findings] == ([] if code is None else [code])
     if code == "layer-mismatch":
         assert (

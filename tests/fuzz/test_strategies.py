@@ -101,7 +101,7 @@ def test_cases_are_the_same_in_another_process_with_other_hashes_and_modules() -
 
 
 def test_comm_policies_are_for_schedules_and_plans_only() -> None:
-    assert {case.policy for case in first(SCHEDULE, Limits(), 30)} == {"async", "isend"}
+    assert {case.policy for case in first(SCHEDULE, Limits(), 30)} == {"batched"}
     assert {case.policy for case in first(SCHEDULE, Limits(policy="blocking"), 9)} == {"blocking"}
     assert {case.policy for case in first(STEP, Limits(), 9)} == {None}
 

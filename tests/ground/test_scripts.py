@@ -104,21 +104,27 @@ RIGHT = "exit 0"
 DEADLOCK = "echo 'error[deadlock]: ranks 0 and 1 wait for each other'; exit 1"
 
 
+HAZARD = "echo 'error[nccl-hazard]: ranks 0 and 1 would hang'; exit 1"
+
+
 @pytest.mark.parametrize(
-    ("good", "faulty", "status"),
+    ("good", "faulty", "hazardous", "status"),
     [
-        (RIGHT, DEADLOCK, 0),
-        ("exit 1", DEADLOCK, 1),
-        ("exit 2", DEADLOCK, 1),
-        (RIGHT, "exit 0", 1),
-        (RIGHT, "echo 'error[timeout]: no progress'; exit 1", 1),
-        (RIGHT, DEADLOCK.replace("exit 1", "exit 2"), 1),
+        (RIGHT, DEADLOCK, HAZARD, 0),
+        ("exit 1", DEADLOCK, HAZARD, 1),
+        ("exit 2", DEADLOCK, HAZARD, 1),
+        (RIGHT, "exit 0", HAZARD, 1),
+        (RIGHT, "echo 'error[timeout]: no progress'; exit 1", HAZARD, 1),
+        (RIGHT, DEADLOCK.replace("exit 1", "exit 2"), HAZARD, 1),
+        (RIGHT, DEADLOCK, DEADLOCK, 1),
+        (RIGHT, DEADLOCK, "exit 0", 1),
     ],
 )
-def test_the_demonstration_succeeds_only_on_both_right_verdicts(
-    tmp_path: Path, good: str, faulty: str, status: int
+def test_the_demonstration_succeeds_only_on_all_right_verdicts(
+    tmp_path: Path, good: str, faulty: str, hazardous: str, status: int
 ) -> None:
-    body = f'echo "report on $2"\ncase "$2" in 1f1b) {good};; *) {faulty};; esac'
+    cases = f"1f1b) {good};; *isend*) {hazardous};; *) {faulty};;"
+    body = f'echo "report on $2"\ncase "$2" in {cases} esac'
     done = run("ci/demo", HARNESS=str(stub(tmp_path / "harness", body)))
     assert done.returncode == status, done.stdout
     assert "report on 1f1b" in done.stdout

@@ -21,6 +21,7 @@ from harness.parity.shape import workload_of
 from harness.targets import Target
 from harness.trace import UNKNOWN_SITE, Compute, RankError, Site, Trace
 from harness.worlds import Outcome, RankOutcome
+from pipeline.actions import Action, Kind
 from pipeline.comms import Comms, CommsArgumentError
 from pipeline.stage import build_batch, build_stage
 
@@ -119,6 +120,23 @@ class LocalComms:
     def ireceive_backward(self, shape: Sequence[int]) -> tuple[Tensor, Receive]:
         return self._receive(self.next_rank, shape)
 
+    def exchange(
+        self, messages: Sequence[tuple[Action, Tensor | Sequence[int] | None]]
+    ) -> dict[Action, Tensor]:
+        received: dict[Action, tuple[Tensor, Receive]] = {}
+        for action, what in messages:
+            onward = action.kind in (Kind.SEND_F, Kind.RECV_B)
+            peer = self.next_rank if onward else self.previous_rank
+            if action.kind.is_send:
+                assert what is None or isinstance(what, Tensor)
+                self._send(what, peer)
+            else:
+                assert what is not None
+                received[action] = self._receive(peer, cast(Sequence[int], what))
+        for _, work in received.values():
+            work.wait()
+        return {action: buffer for action, (buffer, _) in received.items()}
+
 
 class ListReporter:
     """Keeps compute events with the test's own lines."""
@@ -126,6 +144,9 @@ class ListReporter:
     def __init__(self, rank: int) -> None:
         self.rank, self.frames = rank, Frames()
         self.computes: list[Compute] = []
+
+    def now(self) -> int:
+        return 0
 
     def compute(
         self,

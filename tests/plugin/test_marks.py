@@ -18,12 +18,12 @@ def ids(*args: Any, option: str | None = None, **kwargs: Any) -> list[tuple[int,
 
 
 def test_one_size_and_backend_need_no_parameter() -> None:
-    assert ids(size=4) == ids(4) == [(4, "gloo", "")]
+    assert ids(size=4) == ids(4) == [(4, "sim", "")]
     assert ids(size=2, backend="nccl") == [(2, "nccl", "")]
 
 
 def test_lists_give_their_product() -> None:
-    assert ids(size=[2, 3]) == [(2, "gloo", "size=2"), (3, "gloo", "size=3")]
+    assert ids(size=[2, 3]) == [(2, "sim", "size=2"), (3, "sim", "size=3")]
     assert ids(size="1..2", backend=["gloo", "nccl"]) == [
         *[(1, "gloo", "size=1-gloo"), (1, "nccl", "size=1-nccl")],
         *[(2, "gloo", "size=2-gloo"), (2, "nccl", "size=2-nccl")],
@@ -94,4 +94,4 @@ def test_a_project_without_worlds_does_not_import_torch(pytester: pytest.Pyteste
 
 def test_the_mark_is_listed_with_its_meaning(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.world(size, backend='gloo'): run the test's body*"])
+    result.stdout.fnmatch_lines(["@pytest.mark.world(size, backend='sim'): run the test's body*"])

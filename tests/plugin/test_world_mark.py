@@ -171,7 +171,7 @@ def test_worlds_of_tests_pass_fail_skip_and_warn(pytester: pytest.Pytester) -> N
     lines.fnmatch_lines(
         [
             "*_ test_one_rank_fails _*",
-            "rank 1 of 2 on gloo: AssertionError: the reason",
+            "rank 1 of 2 on sim: AssertionError: the reason",
             "rank 1: AssertionError",
             "  test_worlds.py:* in test_one_rank_fails",
             '    assert got == [[]1, 2, 0], "the reason"',
@@ -184,7 +184,7 @@ def test_worlds_of_tests_pass_fail_skip_and_warn(pytester: pytest.Pytester) -> N
             "ranks 0, 1: AssertionError",
             "E     Differing items:",
             "*_ test_deadlock _*",
-            "ranks 0, 1 of 2 on gloo: deadlock: ranks 0 and 1 wait for each other",
+            "ranks 0, 1 of 2 on sim: deadlock: ranks 0 and 1 wait for each other",
             "error[[]deadlock]: ranks 0 and 1 wait for each other",
             "  rank 0  send to 1 * test_worlds.py:* in test_deadlock",
             "*_ test_fails_while_the_other_waits _*",
