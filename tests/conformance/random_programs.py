@@ -241,8 +241,14 @@ def _is_among(real: View, seen: list[View]) -> bool:
 
 
 def _may_abort(real: View, seen: list[View]) -> bool:
-    """Whether ranks were aborted, and none that no simulated run aborted."""
-    return bool(real.died) and real.died <= set().union(*(one.died for one in seen))
+    """Whether a rank was aborted, one that some simulated run aborted too.
+
+    Or none yet: gloo's case is over as soon as other ranks are known to be stuck.
+    """
+    aborted = [one for one in seen if one.died]
+    if real.died:
+        return real.died <= set().union(*(one.died for one in aborted))
+    return real.ending == "stuck" and any(real.codes & one.codes for one in aborted)
 
 
 def campaign(count: int, seed: int) -> Counter[str]:

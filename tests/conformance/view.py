@@ -48,14 +48,19 @@ class View:
 
     @property
     def cut_short(self) -> bool:
-        """Whether the case was over, known to be wrong, while a rank had yet to do something."""
-        return self.ending == "stuck" and any(
-            how[0] in ("going on", "running") for how in self.ranks
-        )
+        """Whether the case was over, known to be wrong, while a rank had yet to do something.
+
+        Or no rank had come to the program's first line, on a machine that is very busy.
+        """
+        doing = {how[0] for how in self.ranks} & {"going on", "running"}
+        return bool(doing) and (self.ending in ("stuck", "failed") or ("running", 0) in self.ranks)
 
     @property
-    def _codes(self) -> set[str]:
-        """Whether a circle is seen, or a wait for one that has gone, depends on who came first."""
+    def codes(self) -> set[str]:
+        """Return the codes that were told, a deadlock and an orphaned wait as one.
+
+        Which of them is seen depends on which ranks came first to where they are stuck.
+        """
         codes = {text.partition(":")[0] for text in self.told}
         return {"stuck" if code in ("deadlock", "orphan-wait") else code for code in codes}
 
@@ -73,7 +78,7 @@ class View:
             elif ours != theirs:
                 return False
         if going_on:  # what they would have come to was not seen
-            codes, theirs_codes = self._codes, other._codes
+            codes, theirs_codes = self.codes, other.codes
             is_part = codes <= theirs_codes or theirs_codes <= codes
             return self.ending == other.ending and is_part
         return loose and (self.ending, self.told) == (other.ending, other.told)

@@ -50,8 +50,8 @@ class Recorded:
                 outcome.error = RankError("ResultError", message, (), self.ended[rank])
                 history.status = Status.RAISED
         ending = self.ending
-        if ending == "stuck" and not self._is_proved(decoder.trace):
-            ending = "timeout"
+        if ending in ("stuck", "timeout"):
+            ending = self._decided(decoder.trace)
         if ending == "finished" and not all(outcome.finished for outcome in self.ranks):
             ending = "failed"
         return Outcome(
@@ -64,15 +64,15 @@ class Recorded:
             notes=self.notes | {"events": self.events, "results": self.results},
         )
 
-    def _is_proved(self, trace: Trace) -> bool:
-        """Whether the trace shows why nothing moves, as it must on real ranks too.
+    def _decided(self, trace: Trace) -> Ending:
+        """Return how a run that came to no end is decided, as one of real ranks is.
 
-        If not, a rank waits where nobody sees it: real ranks would be given up after a time. What
-        hangs only under NCCL's semantics is told otherwise.
+        It is stuck where the trace shows why. If not, a rank waits where nobody sees it, and is
+        given up after a time. What hangs only under NCCL's semantics is told otherwise.
         """
         if self.notes["simulated"].semantics not in ("gloo", "buffered"):
-            return True
-        return bool(find_stuck(trace) or standing_faults(trace))
+            return self.ending
+        return "stuck" if find_stuck(trace) or standing_faults(trace) else "timeout"
 
 
 def trace_hash(outcome: Outcome) -> str | None:
