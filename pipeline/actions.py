@@ -2,7 +2,7 @@
 
 import re
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import TracebackType
 from typing import Self
@@ -28,6 +28,8 @@ class Kind(Enum):
     """Backward for the input's gradient only."""
     W = "W"
     """Backward for the weights' gradients only, after its I."""
+    OVERLAP_F_B = "OVERLAP_F_B"
+    """A forward and another microbatch's full backward at once: `(2F0;1B3)OVERLAP_F_B`."""
     SEND_F = "SEND_F"
     RECV_F = "RECV_F"
     SEND_B = "SEND_B"
@@ -42,7 +44,9 @@ class Kind(Enum):
     __hash__ = object.__hash__  # a member is itself alone, and asked for at every message
 
 
-_FORM = re.compile(rf"(\d+)({'|'.join(kind.value for kind in Kind)})(\d+)", re.ASCII)
+_SIMPLE = [kind for kind in Kind if kind is not Kind.OVERLAP_F_B]
+_FORM = re.compile(rf"(\d+)({'|'.join(kind.value for kind in _SIMPLE)})(\d+)", re.ASCII)
+_PAIR = re.compile(r"\(([^;()]+);([^;()]+)\)OVERLAP_F_B", re.ASCII)
 
 # From one end of a message to the other: the kind there, and how far away its stage is.
 _OTHER_END = {
@@ -64,25 +68,53 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A kind of work on one stage for one microbatch. Equality ignores where it came from."""
+    """A kind of work on one stage for one microbatch. Equality ignores where it came from.
+
+    An overlapped pair has none of its own: as in torch its stage is -1, and so is its microbatch.
+    What it does is in its `parts`.
+    """
 
     stage: int
     kind: Kind
     microbatch: int
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    overlapped: tuple["Action", ...] = ()
+    """Of a pair its F and its B, made by `overlap`; of anything else nothing."""
 
     def __str__(self) -> str:
+        if self.overlapped:
+            return f"({';'.join(map(str, self.overlapped))}){self.kind.value}"
         return f"{self.stage}{self.kind.value}{self.microbatch}"
+
+    @classmethod
+    def overlap(cls, forward: Self, backward: Self, origin: Origin | None = None) -> Self:
+        """Pair a forward with a full backward, done at once; ValueError for other kinds."""
+        if (forward.kind, backward.kind) != (Kind.F, Kind.B):
+            raise ValueError(f"an overlapped pair is an F and a B: got {forward} and {backward}")
+        return cls(-1, Kind.OVERLAP_F_B, -1, origin, (forward, backward))
+
+    @property
+    def parts(self) -> "tuple[Action, ...]":
+        """The F and B of an overlapped pair, in this order; of anything else the action itself."""
+        return self.overlapped or (self,)
+
+    def at(self, origin: Origin) -> "Action":
+        """Return it with the line that it came from."""
+        parts = tuple(part.at(origin) for part in self.overlapped)
+        return replace(self, origin=origin, overlapped=parts)
 
     @classmethod
     def parse(cls, text: str, origin: Origin | None = None) -> Self:
         """Read what `str` prints; ValueError for anything else."""
+        if pair := _PAIR.fullmatch(text.strip()):
+            forward, backward = (cls.parse(part, origin) for part in pair.groups())
+            return cls.overlap(forward, backward, origin)
         match = _FORM.fullmatch(text.strip())
         if match is None:
-            kinds = " ".join(kind.value for kind in Kind)
+            kinds = " ".join(kind.value for kind in _SIMPLE)
             raise ValueError(
                 f"not an action: {text!r}; an action is <stage><kind><microbatch>, such as 2F0 "
-                f"or 2SEND_F0, with kind one of {kinds}"
+                f"or 2SEND_F0, with kind one of {kinds}, or a pair such as (2F0;1B3)OVERLAP_F_B"
             )
         stage, kind, microbatch = match.groups()
         return cls(int(stage), Kind(kind), int(microbatch), origin)

@@ -160,34 +160,37 @@ class Comms:
 
     def _checked(self, tensor: Tensor | None) -> Tensor:
         """Return what to send: cut from the graph, which exists on this rank only."""
+        if not isinstance(tensor, Tensor):
+            raise self._not_a_tensor(tensor)
+        if tensor.dtype != self.dtype or tensor.device.type != self._device_type:
+            raise CommsArgumentError(
+                f"{CURRENT.get()} got {tensor.dtype} on {tensor.device}; the receiver expects "
+                f"{self.dtype} on {self.device}"
+            )
+        return tensor.detach().contiguous()
+
+    def _not_a_tensor(self, given: object) -> CommsArgumentError:
         action = CURRENT.get()
-        if tensor is None:
+        if given is None:
             hint = ""
             if action is not None and action.kind is Kind.SEND_B:
                 hint = (
                     ": the received activation has no gradient; call requires_grad_() on it "
                     "before stage(x)"
                 )
-            raise CommsArgumentError(f"{action} got None{hint}")
-        if not isinstance(tensor, Tensor):
-            raise CommsArgumentError(f"{action} got a {type(tensor).__name__}; expected a tensor")
-        if tensor.dtype != self.dtype or tensor.device.type != self._device_type:
-            raise CommsArgumentError(
-                f"{action} got {tensor.dtype} on {tensor.device}; the receiver expects "
-                f"{self.dtype} on {self.device}"
-            )
-        return tensor.detach().contiguous()
+            return CommsArgumentError(f"{action} got None{hint}")
+        return CommsArgumentError(f"{action} got a {type(given).__name__}; expected a tensor")
 
     def _buffer(self, shape: Sequence[int]) -> Tensor:
-        action = CURRENT.get()
         for size in shape:
             if isinstance(size, float):
                 raise CommsArgumentError(
-                    f"{action} got the shape {tuple(shape)}: {size} is a float; sizes are "
+                    f"{CURRENT.get()} got the shape {tuple(shape)}: {size} is a float; sizes are "
                     "integers, so divide with // and not /"
                 )
             if size < 0:
-                raise CommsArgumentError(f"{action} got the shape {tuple(shape)}: {size} < 0")
+                given = tuple(shape)
+                raise CommsArgumentError(f"{CURRENT.get()} got the shape {given}: {size} < 0")
         # Zeros, so that whatever a short message leaves unfilled is at least the same every run.
         return torch.zeros(*shape, dtype=self.dtype, device=self.device)
 

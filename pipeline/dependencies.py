@@ -17,17 +17,28 @@ def result(action: Action) -> Result:
     return action.stage, kind, action.microbatch
 
 
-def needs(action: Action, placement: Sequence[int], lowered: bool) -> list[Result]:
-    """List the results that `action` waits for.
+def results(action: Action) -> list[Result]:
+    """Name all that `action` makes: an overlapped pair makes what its parts do, at its end."""
+    return [result(part) for part in action.parts]
+
+
+def needs(
+    action: Action, placement: Sequence[int], lowered: bool, directions: int = 1
+) -> list[Result]:
+    """List the results that `action` waits for; an overlapped pair starts when both parts can.
 
     In a lowered plan, what crosses ranks is needed as sent, not just as computed. Posting a
     receive waits for nothing: whether a blocking one can hang depends on the comm policy and the
     backend, and is not a property of the plan.
     """
+    if action.overlapped:
+        return [
+            need for part in action.parts for need in needs(part, placement, lowered, directions)
+        ]
     stage, microbatch = action.stage, action.microbatch
 
     def from_stage(other: int, kind: Kind, send: Kind) -> list[Result]:
-        if not 0 <= other < len(placement):
+        if not is_next(stage, other, placement, directions):
             return []
         crosses = placement[other] != placement[stage]
         return [(other, send if lowered and crosses else kind, microbatch)]
@@ -45,28 +56,40 @@ def needs(action: Action, placement: Sequence[int], lowered: bool) -> list[Resul
             return []
 
 
-def receive_for(action: Action, placement: Sequence[int]) -> Action | None:
-    """Name the receive that brings a compute action its data from another rank, if any does."""
-    return _crossing(
-        action, {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B}, placement
-    )
+def is_next(stage: int, other: int, placement: Sequence[int], directions: int = 1) -> bool:
+    """Whether data goes between two adjacent stage numbers: each direction is a pipeline."""
+    depth = len(placement) // directions
+    return 0 <= other < len(placement) and stage // depth == other // depth
 
 
-def send_of(action: Action, placement: Sequence[int]) -> Action | None:
-    """Name the send that takes a compute action's result to another rank, if any does."""
-    return _crossing(
-        action, {Kind.F: Kind.SEND_F, Kind.B: Kind.SEND_B, Kind.I: Kind.SEND_B}, placement
-    )
+def receives_for(action: Action, placement: Sequence[int], directions: int = 1) -> list[Action]:
+    """Name the receives that bring a compute action its data from other ranks."""
+    return _crossing(action, _RECEIVES, placement, directions)
 
 
-def _crossing(action: Action, ends: Mapping[Kind, Kind], placement: Sequence[int]) -> Action | None:
-    if action.kind not in ends:
-        return None
-    end = Action(action.stage, ends[action.kind], action.microbatch, action.origin)
-    other = end.other_end.stage
-    if not 0 <= other < len(placement) or placement[other] == placement[action.stage]:
-        return None
-    return end
+def sends_of(action: Action, placement: Sequence[int], directions: int = 1) -> list[Action]:
+    """Name the sends that take a compute action's results to other ranks."""
+    return _crossing(action, _SENDS, placement, directions)
+
+
+_RECEIVES = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B}
+_SENDS = {Kind.F: Kind.SEND_F, Kind.B: Kind.SEND_B, Kind.I: Kind.SEND_B}
+
+
+def _crossing(
+    action: Action, ends: Mapping[Kind, Kind], placement: Sequence[int], directions: int
+) -> list[Action]:
+    found = []
+    for part in action.parts:
+        if part.kind not in ends:
+            continue
+        end = Action(part.stage, ends[part.kind], part.microbatch, part.origin)
+        other = end.other_end.stage
+        if not is_next(part.stage, other, placement, directions):
+            continue
+        if placement[other] != placement[part.stage]:
+            found.append(end)
+    return found
 
 
 def run_order(
@@ -93,8 +116,9 @@ def run_order(
                 waiting.setdefault(missing, []).append(rank)
                 stuck[rank] = action, missing
                 break
-            done.add(result(action))
             order.append((rank, action))
             position[rank] += 1
-            ready.extend(waiting.pop(result(action), ()))
+            for made in results(action):
+                done.add(made)
+                ready.extend(waiting.pop(made, ()))
     return order, stuck

@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from pipeline.actions import Action
-from pipeline.dependencies import Result, receive_for, result, send_of
+from pipeline.dependencies import Result, results
 from pipeline.plan import Plan
 
 
@@ -34,7 +34,7 @@ class _Rounds:
         self._wanted: defaultdict[Action, deque[Action]] = defaultdict(deque)
         for row in plan.rows:
             for action in row:
-                if receive := receive_for(action, plan.placement):
+                for receive in plan.receives_for(action):
                     self._wanted[receive].append(receive)
 
     def run(self) -> tuple[tuple[Action, ...], ...]:
@@ -42,7 +42,7 @@ class _Rounds:
             for rank, action in ready:
                 self._next[rank] += 1
                 self._out[rank].append(action)
-                self._done.add(result(action))
+                self._done.update(results(action))
             self._exchange(action for _, action in ready)
         for rank in range(self._plan.world):
             self._finish(rank)
@@ -61,18 +61,15 @@ class _Rounds:
     def _exchange(self, done: Iterable[Action]) -> None:
         """Put both ends of what was made in a round behind it, in one order on all ranks."""
         for action in done:
-            if (send := send_of(action, self._plan.placement)) is None:
-                continue
-            self._out[self._plan.rank_of(send.stage)].append(send)
-            if wanted := self._wanted[send.other_end]:
-                receive = wanted.popleft()
-                self._out[self._plan.rank_of(receive.stage)].append(receive)
+            for send in self._plan.sends_of(action):
+                self._out[self._plan.rank_of(send.stage)].append(send)
+                if wanted := self._wanted[send.other_end]:
+                    receive = wanted.popleft()
+                    self._out[self._plan.rank_of(receive.stage)].append(receive)
 
     def _finish(self, rank: int) -> None:
         for action in self._plan.rows[rank][self._next[rank] :]:
-            receive = receive_for(action, self._plan.placement)
-            if receive is not None and (wanted := self._wanted[receive]):
-                self._out[rank].append(wanted.popleft())
-            self._out[rank].append(action)
-            if send := send_of(action, self._plan.placement):
-                self._out[rank].append(send)
+            for receive in self._plan.receives_for(action):
+                if wanted := self._wanted[receive]:
+                    self._out[rank].append(wanted.popleft())
+            self._out[rank] += [action, *self._plan.sends_of(action)]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -61,41 +62,33 @@ class _Step:
         self._policy = policy
         self._runner = runner
         self._comms = comms
-        self._profile = StepProfile() if profile is None else profile
-        self._synchronize = profile is not None and runner.stage.device.type == "cuda"
+        self._profile = profile
+        device = runner.stage.device
+        self._synchronized = device if profile is not None and device.type == "cuda" else None
         self._results: dict[Action, Tensor] = {}  # by the send that takes them away
         self._received: dict[Action, Tensor] = {}  # by the receive that brings them
         self._pending: dict[Action, Work] = {}
-        self._handlers: dict[Kind, Callable[[Action], None]] = {
-            Kind.F: self._forward,
-            Kind.B: self._backward,
-            Kind.SEND_F: self._send,
-            Kind.SEND_B: self._send,
-            Kind.RECV_F: self._receive,
-            Kind.RECV_B: self._receive,
-        }
 
     def run(self, actions: Sequence[Action]) -> None:
         """Run one action, or a batch of sends and receives."""
         for action in actions:
-            if action.kind not in self._handlers:
-                kinds = " ".join(kind.value for kind in self._handlers)
+            if action.kind not in _HANDLERS:
+                kinds = " ".join(kind.value for kind in _HANDLERS)
                 raise ValueError(f"the executor runs {kinds}: got {action}")
         action = actions[0]
         if action.kind.is_comm and self._policy.batched:
             self._exchange(actions)
         else:
             with doing(action):
-                self._handlers[action.kind](action)
+                _HANDLERS[action.kind](self, action)
 
     def finish(self) -> None:
         for action in list(self._pending):
             self._wait(action)
 
     def clear(self) -> None:
-        self._profile.peak_in_flight = max(
-            self._profile.peak_in_flight, self._runner.peak_in_flight
-        )
+        if (profile := self._profile) is not None:
+            profile.peak_in_flight = max(profile.peak_in_flight, self._runner.peak_in_flight)
         self._runner.clear()
         for held in (self._results, self._received, self._pending):
             held.clear()
@@ -174,11 +167,25 @@ class _Step:
             with doing(action), self._timed("waiting"):
                 work.wait()
 
-    def _timed(self, what: str) -> "_Timed":
-        return _Timed(self._profile, what, self._runner.stage.device if self._synchronize else None)
+    def _timed(self, what: str) -> AbstractContextManager[None]:
+        if self._profile is None:
+            return _UNTIMED
+        return _Timed(self._profile, what, self._synchronized)
 
 
-class _Timed:
+# No bound methods in the step: it would hold itself, and the stage with it, until it is collected.
+_HANDLERS: dict[Kind, Callable[[_Step, Action], None]] = {
+    Kind.F: _Step._forward,
+    Kind.B: _Step._backward,
+    Kind.SEND_F: _Step._send,
+    Kind.SEND_B: _Step._send,
+    Kind.RECV_F: _Step._receive,
+    Kind.RECV_B: _Step._receive,
+}
+_UNTIMED = nullcontext()
+
+
+class _Timed(AbstractContextManager[None]):
     """Adds the time that a block takes to a profile's field; of a GPU, until it has computed."""
 
     __slots__ = ("_device", "_profile", "_start", "_what")

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 
 from pipeline.actions import Action, Kind
-from pipeline.dependencies import receive_for, send_of
 from pipeline.exchanges import with_exchanges
 from pipeline.plan import Plan
 
@@ -110,8 +109,7 @@ def _lower_row(plan: Plan, rank: int, lookahead: int) -> Iterator[Action]:
     for step, action in enumerate(plan.rows[rank]):
         yield from posts[step]
         yield action
-        if send := send_of(action, plan.placement):
-            yield send
+        yield from plan.sends_of(action)
 
 
 def _posts(plan: Plan, rank: int, lookahead: int) -> defaultdict[int, list[Action]]:
@@ -119,7 +117,7 @@ def _posts(plan: Plan, rank: int, lookahead: int) -> defaultdict[int, list[Actio
     use: dict[Action, int] = {}
     from_rank: defaultdict[int, list[Action]] = defaultdict(list)
     for step, action in enumerate(plan.rows[rank]):
-        if receive := receive_for(action, plan.placement):
+        for receive in plan.receives_for(action):
             use[receive] = step
             from_rank[plan.rank_of(receive.other_end.stage)].append(receive)
     posts: defaultdict[int, list[Action]] = defaultdict(list)
@@ -136,6 +134,6 @@ def _posts(plan: Plan, rank: int, lookahead: int) -> defaultdict[int, list[Actio
 def _messages(plan: Plan, source: int, target: int) -> Iterator[Action]:
     """Give the receives of what one rank sends to another, in the order of the sends."""
     for action in plan.rows[source]:
-        send = send_of(action, plan.placement)
-        if send and plan.rank_of(send.other_end.stage) == target:
-            yield send.other_end
+        for send in plan.sends_of(action):
+            if plan.rank_of(send.other_end.stage) == target:
+                yield send.other_end

@@ -2,15 +2,16 @@
 
 import csv
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Self
 
 from pipeline.actions import Action, Kind, Origin
-from pipeline.dependencies import Result, needs
+from pipeline.dependencies import Result, needs, receives_for, sends_of
 from pipeline.problems import Problem, find_problems
 from pipeline.schedules import Schedule, get_schedule
 
@@ -28,6 +29,12 @@ class Plan:
 
     Without a placement it is inferred: as many stages as ranks sit one on each, in order; of
     more, each sits where it appears first.
+
+    A plan of two directions is two pipelines over the same ranks, told apart by their numbers:
+    the first half of the stages does the first half of the microbatches, the second half the
+    others, and no data goes between the halves. Stage `s` and stage `s + stages / 2` are copies
+    of one slice of the model, with the same parameters. So an action still prints and parses as
+    torch's, and names what it works on by stage and microbatch alone.
     """
 
     schedule: str
@@ -35,16 +42,22 @@ class Plan:
     chunks: int
     rows: tuple[tuple[Action, ...], ...]
     placement: tuple[int, ...] = field(default=())
+    directions: int = 0
+    """How many pipelines the stages are, 1 or 2; 0 is inferred, from a placement in a V."""
+    forward_only: bool = False
+    """Whether there are no backwards to do."""
 
     def __post_init__(self) -> None:
         if len(self.rows) != self.world:
             raise ValueError(f"a plan for world {self.world} has a row each: got {len(self.rows)}")
         if not self.placement:
             object.__setattr__(self, "placement", _infer_placement(self.rows))
+        if not self.directions:
+            object.__setattr__(self, "directions", _infer_directions(self))
 
     @property
     def stages(self) -> int:
-        """How many stages the model is cut into."""
+        """How many stages there are; of two directions, each slice of the model is two."""
         return len(self.placement)
 
     @cached_property
@@ -54,7 +67,21 @@ class Plan:
 
     def needs(self, action: Action) -> list[Result]:
         """List the results that an action of this plan waits for."""
-        return needs(action, self.placement, self.is_lowered)
+        return needs(action, self.placement, self.is_lowered, self.directions)
+
+    def receives_for(self, action: Action) -> list[Action]:
+        """Name the receives that bring a compute action its data from other ranks."""
+        return receives_for(action, self.placement, self.directions)
+
+    def sends_of(self, action: Action) -> list[Action]:
+        """Name the sends that take a compute action's results to other ranks."""
+        return sends_of(action, self.placement, self.directions)
+
+    def microbatches(self, stage: int) -> range:
+        """Return the microbatches that a stage does: of two directions, those of its own."""
+        direction = stage * self.directions // self.stages
+        bounds = [self.chunks * way // self.directions for way in (direction, direction + 1)]
+        return range(*bounds)
 
     def rank_of(self, stage: int) -> int:
         """Return the rank that holds a stage."""
@@ -67,7 +94,14 @@ class Plan:
         return text.getvalue()
 
     @classmethod
-    def from_csv(cls, text: str, schedule: str = "csv", file: str | None = None) -> Self:
+    def from_csv(
+        cls,
+        text: str,
+        schedule: str = "csv",
+        file: str | None = None,
+        *,
+        forward_only: bool = False,
+    ) -> Self:
         """Read torch's form; empty cells are idle steps, `file` is named in origins.
 
         ValueError says which line and cell is not an action.
@@ -86,16 +120,17 @@ class Plan:
             rows.append(tuple(row))
         if not any(rows):
             raise ValueError("no action in the CSV; expected one line per rank, such as 0F0,0B0")
-        chunks = 1 + max(action.microbatch for row in rows for action in row)
-        return cls(schedule, len(rows), chunks, tuple(rows))
+        chunks = 1 + max(p.microbatch for row in rows for action in row for p in action.parts)
+        return cls(schedule, len(rows), chunks, tuple(rows), forward_only=forward_only)
 
-    def grid(self, marked: Collection[Action] = (), columns: int = 16) -> str:
+    def grid(self, marked: AbstractSet[Action] = frozenset(), columns: int = 16) -> str:
         """Draw rank × step, `!` before the marked actions, around the first of which it is cut."""
-        steps = [step for row in self.rows for step, action in enumerate(row) if action in marked]
+        shown = {a for row in self.rows for a in row if not marked.isdisjoint({a, *a.parts})}
+        steps = [step for row in self.rows for step, action in enumerate(row) if action in shown]
         first = max(0, min(steps, default=0) - columns // 2)
         rows = []
         for row in self.rows:
-            cells = [f"!{action}" if action in marked else str(action) for action in row]
+            cells = [f"!{action}" if action in shown else str(action) for action in row]
             more = ["…"] if len(cells) > first + columns else []
             rows.append(cells[first : first + columns] + more)
         return draw(rows, start=first)
@@ -139,15 +174,16 @@ def validate(plan: Plan) -> None:
 def peak_in_flight(plan: Plan) -> tuple[int, ...]:
     """Count, per rank, the most (stage, microbatch) pairs whose forward is done, backward not.
 
-    With a split backward the activation is held until W.
+    With a split backward the activation is held until W. An overlapped pair holds both its own.
     """
     change = {Kind.F: +1, Kind.B: -1, Kind.W: -1}
     peaks = []
     for row in plan.rows:
         now = peak = 0
         for action in row:
-            now += change.get(action.kind, 0)
-            peak = max(peak, now)
+            for part in action.parts:
+                now += change.get(part.kind, 0)
+                peak = max(peak, now)
         peaks.append(peak)
     return tuple(peaks)
 
@@ -163,11 +199,24 @@ def build_plan(schedule: Schedule | str | Generate, world: int, chunks: int) -> 
             raise ValueError(f"{name} must be at least 1: got {value}")
     if isinstance(schedule, str):
         schedule = get_schedule(schedule)
-    generate: Generate = schedule.generate if isinstance(schedule, Schedule) else schedule
-    name = schedule.name if isinstance(schedule, Schedule) else _name(generate)
-    placement = tuple(range(world)) if isinstance(schedule, Schedule) else ()
-    rows = tuple(tuple(_generate(generate, rank, world, chunks)) for rank in range(world))
-    return Plan(name, world, chunks, rows, placement)
+    if not isinstance(schedule, Schedule):
+        rows = _generate_all(schedule, world, chunks)
+        return Plan(_name(schedule), world, chunks, rows)
+    if reason := schedule.refusal(world, chunks):
+        raise ValueError(f"{schedule.name}: {reason}")
+    return Plan(
+        schedule.name,
+        world,
+        chunks,
+        _generate_all(schedule.generate, world, chunks),
+        schedule.placement(world),
+        schedule.directions,
+        schedule.forward_only,
+    )
+
+
+def _generate_all(generate: Generate, world: int, chunks: int) -> tuple[tuple[Action, ...], ...]:
+    return tuple(tuple(_generate(generate, rank, world, chunks)) for rank in range(world))
 
 
 def _generate(generate: Generate, rank: int, world: int, chunks: int) -> Iterator[Action]:
@@ -180,7 +229,8 @@ def _generate(generate: Generate, rank: int, world: int, chunks: int) -> Iterato
                 f"{_name(generate)} yielded {item!r} for rank {rank}; "
                 "expected an Action or its text, such as '2F0'"
             )
-        yield item if item.origin else replace(item, origin=_origin(items, generate))
+        origin = item.origin or _origin(items, generate)
+        yield item if origin is None or item.origin else item.at(origin)
     if next(items, None) is not None:
         raise ValueError(f"{_name(generate)} yielded over {MAX_ROW} actions for rank {rank}")
 
@@ -205,7 +255,7 @@ def _name(function: object) -> str:
 
 def _infer_placement(rows: Sequence[Sequence[Action]]) -> tuple[int, ...]:
     world = len(rows)
-    stages = 1 + max((action.stage for row in rows for action in row), default=0)
+    stages = 1 + max((p.stage for row in rows for action in row for p in action.parts), default=0)
     # Ranks hold equally many stages; one stage index too many is a fault, not one more stage.
     stages = max(1, stages // world) * world
     if stages == world:
@@ -213,5 +263,23 @@ def _infer_placement(rows: Sequence[Sequence[Action]]) -> tuple[int, ...]:
     first: dict[int, int] = {}
     for rank, row in enumerate(rows):
         for action in row:
-            first.setdefault(action.stage, rank)
+            for part in action.parts:
+                first.setdefault(part.stage, rank)
     return tuple(first.get(stage, stage % world) for stage in range(stages))
+
+
+def _infer_directions(plan: Plan) -> int:
+    """Return 2 where each half of the stages, placed in a V, does its own half of the work.
+
+    A plan of one direction has every stage do every microbatch, so that no valid one is mistaken.
+    """
+    v_shaped = (*range(plan.world), *reversed(range(plan.world)))
+    if plan.placement != v_shaped or plan.world % 2 or plan.chunks % 2:
+        return 1
+    mixed = any(
+        (part.stage < plan.world) != (part.microbatch < plan.chunks // 2)
+        for row in plan.rows
+        for action in row
+        for part in action.parts
+    )
+    return 1 if mixed else 2

@@ -3,12 +3,12 @@
 Each check is a generator over the plan; together they take time linear in its length.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pipeline.actions import Action, Kind, Origin
-from pipeline.dependencies import Result, receive_for, result, run_order
+from pipeline.dependencies import Result, result, results, run_order
 
 if TYPE_CHECKING:
     from pipeline.plan import Plan
@@ -46,7 +46,7 @@ def find_problems(plan: "Plan") -> list[Problem]:
 def _misplaced(plan: "Plan") -> Iterator[Problem]:
     """Actions out of range, or on the wrong rank."""
     for rank, row in enumerate(plan.rows):
-        for action in row:
+        for action in _parts(row):
             if not 0 <= action.stage < plan.stages:
                 yield Problem(rank, action, f"is out of range: stages are 0..{plan.stages - 1}")
             elif not 0 <= action.microbatch < plan.chunks:
@@ -55,38 +55,58 @@ def _misplaced(plan: "Plan") -> Iterator[Problem]:
             elif (owner := plan.placement[action.stage]) != rank:
                 reason = f"is on the wrong rank: stage {action.stage} is on rank {owner}"
                 yield Problem(rank, action, reason)
+            elif action.microbatch not in (own := plan.microbatches(action.stage)):
+                reason = f"goes the other way: stage {action.stage} does {own[0]}..{own[-1]}"
+                yield Problem(rank, action, reason)
+
+
+def _parts(row: Sequence[Action]) -> Iterator[Action]:
+    """Give the actions of a row, an overlapped pair as its two."""
+    for action in row:
+        yield from action.parts
 
 
 def _incomplete(plan: "Plan") -> Iterator[Problem]:
     """Actions given twice, and work that no action does."""
-    seen: set[Action] = set()
+    seen: dict[Action, Action] = {}  # each as it stands in the plan, with its origin
     for rank, row in enumerate(plan.rows):
-        for action in row:
+        for action in _parts(row):
             if action in seen:
                 yield Problem(rank, action, "appears twice")
-            seen.add(action)
+            seen.setdefault(action, action)
     for stage, rank in enumerate(plan.placement):
-        for microbatch in range(plan.chunks):
+        for microbatch in plan.microbatches(stage):
             forward, full, of_input, of_weights = (
                 Action(stage, kind, microbatch) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)
             )
+            split = [seen[half] for half in (of_input, of_weights) if half in seen]
+            backwards = [seen[full]] if full in seen else split
             if forward not in seen:
-                yield Problem(rank, forward, "is missing")
-            split = [half for half in (of_input, of_weights) if half in seen]
-            if full in seen and split:
+                yield _absent(rank, forward, backwards)
+            if plan.forward_only:
+                yield from (Problem(rank, back, "is in a forward-only plan") for back in backwards)
+            elif full in seen and split:
                 yield Problem(rank, split[0], f"is done already by {full}")
-            elif full not in seen and not split:
-                yield Problem(rank, full, "is missing")
-            elif len(split) == 1:
-                other = of_weights if split[0] is of_input else of_input
-                yield Problem(rank, other, f"is missing: {split[0]} is half of a backward")
+            elif not backwards:
+                yield _absent(rank, full, [seen[forward]] if forward in seen else [])
+            elif full not in seen and len(split) == 1:
+                other = of_weights if split[0] == of_input else of_input
+                yield _absent(rank, other, split, f"is missing: {split[0]} is half of a backward")
+
+
+def _absent(
+    rank: int, action: Action, beside: Sequence[Action], reason: str = "is missing"
+) -> Problem:
+    """Make a problem of an action that is nowhere: it is told at the line of one it belongs to."""
+    origin = beside[0].origin if beside else None
+    return Problem(rank, replace(action, origin=origin), reason)
 
 
 def _unmatched(plan: "Plan") -> Iterator[Problem]:
     """In a lowered plan: messages with one end, and work whose data no message brings."""
     if not plan.is_lowered:
         return
-    present = {action for row in plan.rows for action in row}
+    present = {action for row in plan.rows for action in _parts(row)}
     for rank, row in enumerate(plan.rows):
         for action in row:
             if action.kind.is_comm:
@@ -96,8 +116,10 @@ def _unmatched(plan: "Plan") -> Iterator[Problem]:
                     yield Problem(rank, action, f"has no {end}: {other} is missing")
                 elif plan.placement[other.stage] == rank:
                     yield Problem(rank, action, f"sends to its own rank: {other} is there too")
-            elif (receive := receive_for(action, plan.placement)) and receive not in present:
-                yield Problem(rank, action, f"needs {receive}, which is missing")
+                continue
+            for receive in plan.receives_for(action):
+                if receive not in present:
+                    yield Problem(rank, action, f"needs {receive}, which is missing")
 
 
 def _before_cause(plan: "Plan") -> Iterator[Problem]:
@@ -106,13 +128,12 @@ def _before_cause(plan: "Plan") -> Iterator[Problem]:
         done: set[Result] = set()
         for action in row:
             own = [need for need in plan.needs(action) if plan.placement[need[0]] == rank]
-            receive = receive_for(action, plan.placement) if plan.is_lowered else None
-            if receive:
-                own.append(result(receive))
+            if plan.is_lowered:
+                own += [result(receive) for receive in plan.receives_for(action)]
             for missing in own:
                 if missing not in done:
                     yield Problem(rank, action, f"comes before {Action(*missing)}, which it needs")
-            done.add(result(action))
+            done.update(results(action))
 
 
 def _never_runs(plan: "Plan") -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from pipeline.lower import DEFAULT_POLICY, Policy, get_policy, lower
 from pipeline.model import Workload, build, chunk_sizes, make_optimizer, split
 from pipeline.plan import Plan, build_plan, validate
 from pipeline.report import RankProfile, render_profile
+from pipeline.schedules import get_schedule
 from pipeline.stage import build_batch, build_stage
 
 Print = Callable[[str], None]
@@ -77,6 +78,8 @@ def prepare(
 
     ValueError says what cannot be.
     """
+    if not get_schedule(schedule).runs:
+        raise ValueError(f"running {schedule} is not supported yet; it is a plan only")
     plan = build_plan(schedule, int(os.environ["WORLD_SIZE"]), chunks)
     validate(plan)
     chunk_sizes(workload.batch, chunks)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from harness.hazards.scripts import Await, Post, Script
 from pipeline.actions import Action, Kind
-from pipeline.dependencies import receive_for
 from pipeline.lower import Policy, batches, get_policy
 from pipeline.plan import Plan
 
@@ -57,11 +56,12 @@ class _Row:
             yield Await(number)
 
     def _compute(self, action: Action) -> Iterator[Await]:
-        needed = [receive_for(action, self._plan.placement)]
-        if action.kind in (Kind.B, Kind.I):
-            needed.append(Action(action.stage, Kind.SEND_F, action.microbatch))
+        needed = self._plan.receives_for(action)
+        for part in action.parts:
+            if part.kind in (Kind.B, Kind.I):
+                needed.append(Action(part.stage, Kind.SEND_F, part.microbatch))
         for comm in needed:
-            if comm is not None and comm in self._pending:
+            if comm in self._pending:
                 yield Await(self._pending.pop(comm))
 
     def _post(self, action: Action, *, batch: int | None = None, closes: bool = False) -> Post:

@@ -1,57 +1,36 @@
 """The schedules by name. Each is a generator of one rank's compute actions, and nothing else."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from pipeline.schedules.dualpipe import DUALPIPE, DUALPIPE_V
+from pipeline.schedules.forward_only import FORWARD_ONLY
+from pipeline.schedules.gpipe import GPIPE
+from pipeline.schedules.interleaved import INTERLEAVED
+from pipeline.schedules.naive import NAIVE
+from pipeline.schedules.one_f_one_b import ONE_F_ONE_B
+from pipeline.schedules.schedule import Costs, Schedule
+from pipeline.schedules.v_shaped import V_HALF, V_MIN, ZB_V
+from pipeline.schedules.zero_bubble import ZB_H1, ZB_H2
 
-from pipeline.actions import Action
-from pipeline.schedules.gpipe import gpipe
-from pipeline.schedules.naive import naive
-from pipeline.schedules.one_f_one_b import one_f_one_b
-
-__all__ = ["SCHEDULES", "Schedule", "get_schedule"]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A rule that orders a rank's actions, with what its source promises of it."""
-
-    name: str
-    generate: Callable[[int, int, int], Iterator[Action]]
-    """(rank, world, chunks) → that rank's compute actions, in order."""
-    source: str
-    """The paper that describes it."""
-    in_flight_bound: Callable[[int, int, int], int]
-    """(rank, world, chunks) → the most microbatches in flight on that rank."""
-    idle: Callable[[int, int, float, float], float]
-    """(world, chunks, F, B) → idle time per rank, when every stage costs F and B."""
-
+__all__ = ["RUNNABLE", "SCHEDULES", "Costs", "Schedule", "get_schedule"]
 
 SCHEDULES = {
     schedule.name: schedule
     for schedule in (
-        Schedule(
-            name="naive",
-            generate=naive,
-            source="model parallelism without a pipeline; the formulas are derived",
-            in_flight_bound=lambda rank, world, chunks: 1,
-            idle=lambda world, chunks, f, b: chunks * (world - 1) * (f + b),
-        ),
-        Schedule(
-            name="gpipe",
-            generate=gpipe,
-            source="GPipe, arXiv 1811.06965, section 2.3",
-            in_flight_bound=lambda rank, world, chunks: chunks,
-            idle=lambda world, chunks, f, b: (world - 1) * (f + b),
-        ),
-        Schedule(
-            name="1f1b",
-            generate=one_f_one_b,
-            source="PipeDream-flush, arXiv 2006.09503, section 3.2",
-            in_flight_bound=lambda rank, world, chunks: min(chunks, world - rank),
-            idle=lambda world, chunks, f, b: (world - 1) * (f + b),
-        ),
+        NAIVE,
+        GPIPE,
+        ONE_F_ONE_B,
+        INTERLEAVED,
+        ZB_H1,
+        ZB_H2,
+        ZB_V,
+        V_HALF,
+        V_MIN,
+        DUALPIPE,
+        DUALPIPE_V,
+        FORWARD_ONLY,
     )
 }
+RUNNABLE = tuple(name for name, schedule in SCHEDULES.items() if schedule.runs)
+"""The names of those that the executor runs."""
 
 
 def get_schedule(name: str) -> Schedule:

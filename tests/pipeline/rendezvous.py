@@ -54,9 +54,11 @@ def run(plan: Plan, policy: Policy) -> None:
                     yield action
                 continue
             used = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B}
-            waited = [Action(action.stage, used.get(action.kind, Kind.W), action.microbatch)]
-            if action.kind in (Kind.B, Kind.I):
-                waited.append(Action(action.stage, Kind.SEND_F, action.microbatch))
+            waited = []
+            for part in action.parts:
+                waited.append(Action(part.stage, used.get(part.kind, Kind.W), part.microbatch))
+                if part.kind in (Kind.B, Kind.I):
+                    waited.append(Action(part.stage, Kind.SEND_F, part.microbatch))
             for operation in waited:
                 if operation in pending:
                     pending.remove(operation)

@@ -1,20 +1,44 @@
 """Shapes and plans that the tests of this folder draw."""
 
+from collections.abc import Sequence
+from functools import cache
+
 from hypothesis import strategies as st
 
 from pipeline.actions import Action, Kind
 from pipeline.plan import Plan, build_plan
-from pipeline.schedules import SCHEDULES
+from pipeline.schedules import RUNNABLE, SCHEDULES
 
 worlds = st.integers(1, 8)
 chunk_counts = st.integers(1, 32)
 names = st.sampled_from(list(SCHEDULES))
-actions = st.builds(Action, st.integers(0, 200), st.sampled_from(list(Kind)), st.integers(0, 5000))
+SIMPLE = [kind for kind in Kind if kind is not Kind.OVERLAP_F_B]
+
+
+def actions_of(kinds: Sequence[Kind]) -> st.SearchStrategy[Action]:
+    return st.builds(Action, st.integers(0, 200), st.sampled_from(kinds), st.integers(0, 5000))
+
+
+pairs = st.builds(Action.overlap, actions_of([Kind.F]), actions_of([Kind.B]))
+simple_actions = actions_of(SIMPLE)
+actions = simple_actions | pairs
+
+
+@cache
+def accepted(name: str, max_world: int = 8, max_chunks: int = 32) -> list[tuple[int, int]]:
+    """List the (world, chunks) that a schedule does not refuse."""
+    return [
+        (world, chunks)
+        for world in range(1, max_world + 1)
+        for chunks in range(1, max_chunks + 1)
+        if not SCHEDULES[name].refusal(world, chunks)
+    ]
 
 
 @st.composite
-def plans(draw: st.DrawFn, max_chunks: int = 32) -> Plan:
-    return build_plan(draw(names), draw(worlds), draw(st.integers(1, max_chunks)))
+def plans(draw: st.DrawFn, max_chunks: int = 32, runnable: bool = False) -> Plan:
+    name = draw(st.sampled_from(RUNNABLE) if runnable else names)
+    return build_plan(name, *draw(st.sampled_from(accepted(name, 8, max_chunks))))
 
 
 @st.composite

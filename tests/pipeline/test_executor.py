@@ -14,7 +14,7 @@ from pipeline.executor import StepProfile, run_step
 from pipeline.lower import POLICIES, lower
 from pipeline.model import Batch, Monolith, Workload, chunk_sizes
 from pipeline.plan import Plan, build_plan, peak_in_flight
-from pipeline.schedules import SCHEDULES
+from pipeline.schedules import RUNNABLE
 from pipeline.stage import Stage, build_batch, build_stage
 from tests.pipeline.threads import Transport, run_ranks
 
@@ -40,7 +40,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         batch=draw(st.integers(chunks, 12)),
         dtype=draw(st.sampled_from([torch.float32, torch.float64, torch.bfloat16])),
     )
-    plan = build_plan(draw(st.sampled_from(list(SCHEDULES))), world, chunks)
+    plan = build_plan(draw(st.sampled_from(RUNNABLE)), world, chunks)
     return Shape(plan, draw(st.sampled_from(list(POLICIES))), workload)
 
 

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.actions import Action, Kind
+from pipeline.actions import Kind
+from pipeline.dependencies import results
 from pipeline.lower import POLICIES, batches, default_policy, get_policy, lower
 from pipeline.plan import Plan, build_plan, validate
+from pipeline.schedules import SCHEDULES
 from tests.pipeline.rendezvous import DeadlockError, run
-from tests.pipeline.strategies import any_valid_plans, plans
+from tests.pipeline.strategies import accepted, any_valid_plans, plans
 
 policies = st.sampled_from(list(POLICIES))
 asynchronous = st.sampled_from(["isend", "async", "batched"])
@@ -26,20 +28,38 @@ def test_a_lowered_plan_is_valid_and_computes_the_same(plan: Plan, policy: str) 
 def test_every_send_has_its_receive(plan: Plan, policy: str) -> None:
     ends = Counter(a for row in lower(plan, policy).rows for a in row if a.kind.is_comm)
     assert all(count == 1 and ends[action.other_end] == 1 for action, count in ends.items())
-    assert len(ends) == 4 * (plan.world - 1) * plan.chunks
+    per_stage = plan.stages // plan.directions
+    crossed = sum(
+        len(plan.microbatches(stage))
+        for stage in range(plan.stages - 1)
+        if (stage + 1) % per_stage and plan.rank_of(stage) != plan.rank_of(stage + 1)
+    )
+    assert len(ends) == crossed * (2 if plan.forward_only else 4)
 
 
 @given(plans(), policies)
 def test_what_is_inserted_comes_from_the_line_of_its_compute(plan: Plan, policy: str) -> None:
     for before, after in zip(plan.rows, lower(plan, policy).rows, strict=True):
-        origins = {action: action.origin for action in before}
+        origins = {made: action.origin for action in before for made in results(action)}
         for action in after:
             if action.kind.is_comm:
                 kind = Kind.F if action.kind in (Kind.SEND_F, Kind.RECV_F) else Kind.B
-                assert action.origin is origins[Action(action.stage, kind, action.microbatch)]
+                assert action.origin is origins[action.stage, kind, action.microbatch]
 
 
-@given(plans(), asynchronous)
+@given(plans(), st.sampled_from(["async", "batched"]))
+def test_no_schedule_hangs_on_gloo(plan: Plan, policy: str) -> None:
+    run(lower(plan, policy), POLICIES[policy])
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_no_schedule_hangs_on_gloo_at_any_shape(name: str) -> None:
+    """Under the default policy, which is the one that is exhaustively safe on NCCL too."""
+    for world, chunks in accepted(name, 8, 16):
+        run(lower(build_plan(name, world, chunks)), POLICIES["batched"])
+
+
+@given(plans(runnable=True), asynchronous)
 def test_policies_that_let_messages_cross_never_hang_on_gloo(plan: Plan, policy: str) -> None:
     run(lower(plan, policy), POLICIES[policy])
 

@@ -1,21 +1,28 @@
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
-from torch.distributed.pipelining.schedules import _Action, _validate_schedule
+from torch.distributed.pipelining.schedules import _Action, _ComputationType, _validate_schedule
 
 from pipeline.actions import Action
 from pipeline.lower import lower
 from pipeline.plan import Plan, PlanError, build_plan, validate
+from pipeline.problems import find_problems
 from tests.pipeline.strategies import any_valid_plans, plans
+
+NOT_TORCH_S = {"dualpipe", "forward-only"}
+if not hasattr(_ComputationType, "OVERLAP_F_B"):  # torch 2.8
+    NOT_TORCH_S.add("dualpipev")
 
 
 def plan_of(*rows: str, placement: tuple[int, ...] = ()) -> Plan:
     """Write a plan as one text per rank."""
     parsed = tuple(tuple(Action.parse(text) for text in row.split()) for row in rows)
-    chunks = 1 + max((action.microbatch for row in parsed for action in row), default=0)
+    every = [part for row in parsed for action in row for part in action.parts]
+    chunks = 1 + max((part.microbatch for part in every), default=0)
     return Plan("drawn", len(rows), chunks, parsed, placement)
 
 
@@ -28,11 +35,12 @@ def problems(*rows: str, placement: tuple[int, ...] = ()) -> list[str]:
 @given(plans())
 def test_a_plan_reads_back_from_its_csv(plan: Plan) -> None:
     for written in (plan, lower(plan)):
-        read = Plan.from_csv(written.to_csv(), plan.schedule)
+        text, forward_only = written.to_csv(), plan.forward_only
+        read = Plan.from_csv(text, plan.schedule, forward_only=forward_only)
         assert read == written
 
 
-@given(plans(max_chunks=6))
+@given(plans(max_chunks=8).filter(lambda plan: plan.schedule not in NOT_TORCH_S))
 def test_torch_loads_the_csv_and_finds_it_valid(plan: Plan) -> None:
     rows = csv.reader(plan.to_csv().splitlines())
     order = {rank: [_Action.from_str(cell) for cell in row] for rank, row in enumerate(rows)}
@@ -135,6 +143,25 @@ def test_half_a_split_backward_is_named() -> None:
     assert problems("0F0 0B0 0W0") == ["rank 0: 0W0 is done already by 0B0"]
 
 
+def test_an_action_that_is_missing_is_told_at_the_line_of_one_it_belongs_to() -> None:
+    def forwards_only(rank: int, world: int, chunks: int) -> Iterator[str]:
+        yield "0F0"
+
+    def both_kinds(rank: int, world: int, chunks: int) -> Iterator[str]:
+        yield "0F0"
+        yield "0B0"
+        yield "0W0"
+
+    def half(rank: int, world: int, chunks: int) -> Iterator[str]:
+        yield "0F0"
+        yield "0I0"
+
+    for plan, lines in ((forwards_only, 1), (both_kinds, 3), (half, 2)):
+        (problem,) = find_problems(build_plan(plan, 1, 1))
+        assert problem.origin is not None
+        assert problem.origin.line == plan.__code__.co_firstlineno + lines
+
+
 def test_a_stage_index_too_many_is_out_of_range() -> None:
     assert problems("0F0 0B0", "1F0 1B0 2F0") == ["rank 1: 2F0 is out of range: stages are 0..1"]
 
@@ -210,3 +237,61 @@ def test_a_long_grid_is_cut_around_the_fault() -> None:
     assert drawn[0].split() == ["step", "27", "28", "29", "30", "31", "32", "33"]
     assert "!1F30" in drawn[2]
     assert drawn[2].endswith("…")
+
+
+def test_an_overlapped_pair_is_checked_as_what_it_does() -> None:
+    assert problems("0F0 (0F1;0B0)OVERLAP_F_B 0F1 0B1") == ["rank 0: 0F1 appears twice"]
+    assert problems("(0F0;0B0)OVERLAP_F_B") == [
+        "rank 0: (0F0;0B0)OVERLAP_F_B comes before 0F0, which it needs"
+    ]
+    with pytest.raises(PlanError) as error:
+        validate(plan_of("0F0 (0F1;0B0)OVERLAP_F_B 0B1 0B1"))
+    assert "!0B1" in str(error.value)
+
+
+def test_a_pair_with_a_fault_is_marked_in_the_grid() -> None:
+    with pytest.raises(PlanError) as error:
+        validate(plan_of("0F0 0F1 (0F1;0B0)OVERLAP_F_B 0B1"))
+    assert "!(0F1;0B0)OVERLAP_F_B" in str(error.value)
+
+
+def test_two_directions_are_known_from_the_rows_alone() -> None:
+    plan = build_plan("dualpipe", 4, 8)
+    assert plan.directions == Plan.from_csv(plan.to_csv()).directions == 2
+    assert build_plan("dualpipev", 4, 8).directions == 1
+    assert [list(plan.microbatches(stage)) for stage in (0, 3, 4, 7)] == [
+        [0, 1, 2, 3],
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+        [4, 5, 6, 7],
+    ]
+
+
+def test_work_for_the_other_direction_is_named() -> None:
+    plan = build_plan("dualpipe", 2, 4)
+    wrong = (*plan.rows[0], Action.parse("0F3"))
+    with pytest.raises(PlanError, match=r"0F3 goes the other way: stage 0 does 0\.\.1"):
+        validate(replace(plan, rows=(wrong, plan.rows[1])))
+
+
+def test_a_backward_in_a_forward_only_plan_is_named() -> None:
+    plan = Plan.from_csv("0F0,0B0\n", forward_only=True)
+    assert [str(p) for p in find_problems(plan)] == ["rank 0: 0B0 is in a forward-only plan"]
+
+
+def test_a_user_s_plan_without_backwards_is_no_forward_only_one() -> None:
+    assert problems("0F0") == ["rank 0: 0B0 is missing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "chunks", "reason"),
+    [
+        ("dualpipe", 3, 8, "dualpipe: .* an even world: got world 3"),
+        ("dualpipe", 4, 9, "chunks must be even, .* at least 8 for world 4: got 9"),
+        ("dualpipe", 4, 6, "at least 8 for world 4: got 6"),
+        ("dualpipev", 4, 7, "dualpipev: chunks must be at least the 8 stages, .*: got 7"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(name: str, world: int, chunks: int, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        build_plan(name, world, chunks)

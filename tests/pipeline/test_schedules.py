@@ -1,58 +1,101 @@
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.actions import Action, Kind
+from pipeline.actions import Kind
 from pipeline.plan import Plan, build_plan, peak_in_flight, validate
-from pipeline.schedules import SCHEDULES, get_schedule
+from pipeline.plan_timing import plan_timing, with_defaults
+from pipeline.schedules import RUNNABLE, SCHEDULES, get_schedule
 from pipeline.timing import simulate, timeline
-from tests.pipeline.strategies import chunk_counts, names, plans, worlds
+from tests.pipeline.strategies import accepted, plans
 
 
 @given(plans())
-def test_every_stage_does_every_microbatch_exactly_once(plan: Plan) -> None:
-    for rank, row in enumerate(plan.rows):
-        for kind in (Kind.F, Kind.B):
-            done = sorted(a.microbatch for a in row if a.kind is kind and a.stage == rank)
-            assert done == list(range(plan.chunks))
-        assert len(row) == 2 * plan.chunks
+def test_every_stage_does_every_microbatch_of_its_direction_exactly_once(plan: Plan) -> None:
+    done = Counter(part for row in plan.rows for action in row for part in action.parts)
+    assert set(done.values()) == {1}
+    for stage in range(plan.stages):
+        by_kind = {
+            kind: {part.microbatch for part in done if (part.stage, part.kind) == (stage, kind)}
+            for kind in (Kind.F, Kind.B, Kind.I, Kind.W)
+        }
+        everything = set(plan.microbatches(stage))
+        assert by_kind[Kind.F] == everything
+        assert by_kind[Kind.I] == by_kind[Kind.W]
+        assert by_kind[Kind.B] | by_kind[Kind.I] == (set() if plan.forward_only else everything)
 
 
-@given(plans())
-def test_every_schedule_gives_a_valid_plan(plan: Plan) -> None:
-    validate(plan)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_gives_a_valid_plan_at_every_shape(name: str) -> None:
+    for world, chunks in accepted(name):
+        validate(build_plan(name, world, chunks))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_what_a_schedule_says_of_itself_is_so(name: str) -> None:
+    schedule, plan = SCHEDULES[name], build_plan(name, 4, 8)
+    kinds = {part.kind for row in plan.rows for action in row for part in action.parts}
+    assert schedule.splits_backward is bool(kinds & {Kind.I, Kind.W})
+    assert schedule.forward_only is (kinds == {Kind.F})
+    assert (name in RUNNABLE) is (name in ("naive", "gpipe", "1f1b"))
+    assert sorted(plan.placement) == sorted(list(range(4)) * (plan.stages // 4))
 
 
 @given(plans())
 def test_no_action_runs_before_its_cause(plan: Plan) -> None:
-    starts = {
-        action: start
-        for row, times in zip(plan.rows, simulate(plan).starts, strict=True)
-        for action, start in zip(row, times, strict=True)
+    spans = {
+        (part.stage, part.kind, part.microbatch): span
+        for row, times in zip(plan.rows, plan_timing(plan, {}).start, strict=True)
+        for action, span in zip(row, times, strict=True)
+        for part in action.parts
     }
-    for action, start in starts.items():
-        s, m = action.stage, action.microbatch
-        if action.kind is Kind.F and s > 0:
-            assert starts[Action(s - 1, Kind.F, m)] < start
-        if action.kind is Kind.B:
-            assert starts[Action(s, Kind.F, m)] < start
-            if s < plan.stages - 1:
-                assert starts[Action(s + 1, Kind.B, m)] < start
+    depth = plan.stages // plan.directions
+
+    def end(stage: int, microbatch: int, *kinds: Kind) -> float:
+        return next(spans[key][1] for kind in kinds if (key := (stage, kind, microbatch)) in spans)
+
+    for (s, kind, m), (start, _) in spans.items():
+        if kind is Kind.F and s % depth:
+            assert end(s - 1, m, Kind.F) <= start
+        if kind in (Kind.B, Kind.I):
+            assert end(s, m, Kind.F) <= start
+            if (s + 1) % depth:
+                assert end(s + 1, m, Kind.B, Kind.I) <= start
+        if kind is Kind.W:
+            assert end(s, m, Kind.I) <= start
 
 
 @given(plans())
 def test_no_rank_has_more_in_flight_than_its_schedule_promises(plan: Plan) -> None:
     bound = SCHEDULES[plan.schedule].in_flight_bound
     promised = tuple(bound(rank, plan.world, plan.chunks) for rank in range(plan.world))
-    assert peak_in_flight(plan) == promised  # and no fewer: the bound is tight
+    peaks = peak_in_flight(plan)
+    assert all(peak <= most for peak, most in zip(peaks, promised, strict=True))
+    assert max(peaks) == max(promised)  # and no fewer: the bound is tight
+    if plan.schedule in RUNNABLE or plan.schedule == "interleaved":
+        assert peaks == promised
 
 
-@given(names, worlds, chunk_counts, st.integers(1, 9), st.integers(1, 9))
+@given(plans(), st.tuples(*[st.integers(1, 9)] * 4))
 def test_idle_time_is_what_the_schedule_s_formula_says(
-    name: str, world: int, chunks: int, forward: int, backward: int
+    plan: Plan, drawn: tuple[int, int, int, int]
 ) -> None:
-    timing = simulate(build_plan(name, world, chunks), {Kind.F: forward, Kind.B: backward})
-    assert timing.idle == (SCHEDULES[name].idle(world, chunks, forward, backward),) * world
+    """At any costs at which it promises one; equal costs are among what every one promises."""
+    for f, i, w, b in (drawn, (drawn[0],) * 4, (max(drawn), max(drawn), min(drawn), 0)):
+        costs: dict[Kind, float] = {Kind.F: f, Kind.I: i, Kind.W: w, Kind.B: b or i + w}
+        if plan.schedule.startswith("dualpipe"):
+            del costs[Kind.B]
+        promised = SCHEDULES[plan.schedule].idle(plan.world, plan.chunks, with_defaults(costs))
+        if promised is not None:
+            assert plan_timing(plan, costs).idle == (promised,) * plan.world
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEDULES if name not in ("v-half", "v-min")])
+def test_a_formula_is_promised_for_a_full_pipeline_at_equal_costs(name: str) -> None:
+    for world, chunks in ((4, 8), (8, 16)):
+        assert SCHEDULES[name].idle(world, chunks, with_defaults({})) is not None
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,20 @@ from pipeline.plan import build_plan
 from pipeline.report import RankProfile, render_profile
 
 ROOT = Path(__file__).parents[2]
-EXPECTED = {0: "0.698788", 45: "0.243551", 49: "0.231414"}
+EXPECTED = {0: 0.698788, 45: 0.243551, 49: 0.231414}
+ROUNDING = 2e-6  # kernels of other processors round otherwise: 0.243552 has been seen
 
 
-def losses(output: str) -> dict[int, str]:
+def losses(output: str) -> dict[int, float]:
     return {
-        int(step): loss
+        int(step): float(loss)
         for step, loss in re.findall(r"^step +(\d+)  loss (\S+)$", output, re.MULTILINE)
     }
+
+
+def assert_expected(output: str) -> None:
+    found = losses(output)
+    assert {step: found[step] for step in EXPECTED} == pytest.approx(EXPECTED, abs=ROUNDING, rel=0)
 
 
 def invoke(*arguments: str, **environment: str) -> Result:
@@ -46,7 +52,7 @@ def rank_environment(rank: int = 0, world: int = 1) -> dict[str, str]:
 @pytest.mark.parametrize("schedule", ["monolith", "manual"])
 def test_one_process_trains_to_the_course_s_losses(schedule: str) -> None:
     result = invoke("--schedule", schedule)
-    assert losses(result.output).items() >= EXPECTED.items()
+    assert_expected(result.output)
     assert list(losses(result.output)) == [*range(0, 50, 5), 49]
 
 
@@ -54,7 +60,7 @@ def test_one_process_trains_to_the_course_s_losses(schedule: str) -> None:
 @pytest.mark.parametrize("schedule", ["naive", "gpipe", "1f1b"])
 def test_one_rank_trains_to_the_course_s_losses(schedule: str) -> None:
     result = invoke("--schedule", schedule, "--backend", "gloo", **rank_environment())
-    assert losses(result.output).items() >= EXPECTED.items()
+    assert_expected(result.output)
 
 
 @pytest.mark.gloo
@@ -71,7 +77,7 @@ def test_four_ranks_train_to_the_course_s_losses_and_the_last_one_reports() -> N
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert losses(run.stdout).items() >= EXPECTED.items()
+    assert_expected(run.stdout)
     assert run.stdout.count("step    0 ") == 1
     peaks = re.findall(r"^ +\d +\S+% +\S+% +(\d+)$", run.stdout, re.MULTILINE)
     assert peaks == ["4", "3", "2", "1"]
