@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from harness.checkers.causes import ORDER
 from harness.findings import Finding
 from harness.worlds import Outcome, Program, WorldError
 
@@ -25,7 +26,7 @@ def explain_buffering(
     ``LIMIT_S``. KeyboardInterrupt passes through.
     """
     sends = any("send" in operation.op for operation in finding.operations)
-    if finding.code != "deadlock" or finding.cause not in (None, *CROSSED) or not sends:
+    if finding.code != "deadlock" or finding.cause not in (None, ORDER, *CROSSED) or not sends:
         return finding
     try:
         outcome = rerun(replace(program, buffered_sends=True))
@@ -36,7 +37,7 @@ def explain_buffering(
     if outcome.ending != "finished":
         return finding
     details = finding.details | {"with_buffered_sends": "finishes"}
-    if finding.cause is None:
+    if finding.cause in (None, ORDER):
         return finding.with_(cause=CAUSE, details=details)
     details["why"] = (
         "a send completes only when its receive is posted, and the receiver waits for another "

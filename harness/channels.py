@@ -27,6 +27,8 @@ class Channel:
     sends: deque[Op] = field(default_factory=deque)
     receives: deque[Op] = field(default_factory=deque)
     pairs: deque[Pair] = field(default_factory=deque)
+    aside: deque[Op] = field(default_factory=lambda: deque(maxlen=UNDER_WAY))
+    """Those that were passed over because they were withdrawn: an older one may yet meet them."""
     unordered: set[int] = field(default_factory=set)  # receives that may have changed places
     lost_from: int | None = None  # the receive from which on nobody can ever say any more
 
@@ -40,6 +42,7 @@ class Channel:
         later = next((r for _, r in self.pairs if r.id > receive.id), None)
         if later is not None:
             self._undo(later)
+        self._reinstate()
         queue = sorted([*self.receives, receive], key=lambda op: op.id)
         self.receives = deque(queue)
         ended = receive.ended_ns or 0
@@ -70,14 +73,24 @@ class Channel:
         while self.sends and self.receives:
             send, receive = self.sends[0], self.receives[0]
             if withdrawn_before(send, receive):
-                self.sends.popleft()
+                self.aside.append(self.sends.popleft())
             elif withdrawn_before(receive, send):
-                self.receives.popleft()
+                self.aside.append(self.receives.popleft())
             else:
                 made.append((self.sends.popleft(), self.receives.popleft()))
                 send.match, receive.match = receive, send
         self.pairs.extend(made)
         return made
+
+    def _reinstate(self) -> None:
+        """Put back what was passed over: pairing anew passes it over again, or does not."""
+        back = [*self.aside]
+        self.aside.clear()
+        for op in reversed(back):
+            (self.sends if op.kind == "send" else self.receives).appendleft(op)
+        if back:
+            self.sends = deque(sorted(self.sends, key=lambda op: op.id))
+            self.receives = deque(sorted(self.receives, key=lambda op: op.id))
 
     def _undo(self, op: Op) -> None:
         """Take back every pair from that of ``op`` on."""
@@ -95,7 +108,7 @@ class Channel:
         ended: list[Pair] = []
         while self.pairs:
             send, receive = self.pairs[0]
-            is_over = not (send.pending or receive.pending or is_open(receive))
+            is_over = not (receive.pending or send.pending or is_open(receive))
             if not is_over and len(self.pairs) <= UNDER_WAY:
                 break
             self.pairs.popleft()
@@ -191,9 +204,12 @@ class Mailbox:
     @property
     def is_doubtful(self) -> bool:
         """Whether some pairs may really be others."""
-        return bool(self.unknown) or any(
-            channel.unordered or channel.lost_from is not None for channel in self.channels.values()
-        )
+        if self.unknown:
+            return True
+        for channel in self.channels.values():
+            if channel.unordered or channel.lost_from is not None:
+                return True
+        return False
 
     @property
     def is_empty(self) -> bool:

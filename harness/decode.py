@@ -45,6 +45,7 @@ class Decoder:
             "K": self._destroyed,
             "U": self._unusual,
             "Q": self._unseen,
+            "N": self._noted,
         }
 
     def feed(self, events: Iterable[tuple[int, Event]]) -> None:
@@ -65,6 +66,9 @@ class Decoder:
     def _site(self, rank: int, site: int) -> Site:
         return self._definitions[rank].sites.get(site, UNKNOWN_SITE)
 
+    def _noted(self, history: RankTrace, event: Event) -> None:
+        history.notes.append(event[2])
+
     def _site_seen(self, history: RankTrace, event: Event) -> None:
         _, _, site, file, line, function = event
         self._definitions[history.rank].sites[site] = Site(file, line, function)
@@ -74,7 +78,9 @@ class Decoder:
         self._definitions[history.rank].actions[action] = text, planned
 
     def _template_seen(self, history: RankTrace, event: Event) -> None:
-        self._definitions[history.rank].templates[event[2]] = event[3:]
+        *content, site, any_source, splits = event[3:]
+        place = self._site(history.rank, site)
+        self._definitions[history.rank].templates[event[2]] = *content, place, any_source, splits
 
     def _group_seen(self, history: RankTrace, event: Event) -> None:
         _, _, name, ranks = event
@@ -94,7 +100,7 @@ class Decoder:
             kind=kind,
             api=api,
             group=group,
-            site=self._site(history.rank, site),
+            site=site,
             posted_ns=at,
             peer=peer,
             tag=tag,
@@ -109,7 +115,8 @@ class Decoder:
             any_source=any_,
             splits=splits,
         )
-        if self.trace.unproven is not None or (op.is_collective and group in self.trace.opaque):
+        trace = self.trace
+        if trace.unproven is not None or (group in trace.opaque and op.is_collective):
             return
         history.ops[id_] = op
         self.matcher.post(op)

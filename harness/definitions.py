@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any
 
 from harness.groups import Known
-from pipeline.actions import Action
+from pipeline.actions import Action, Origin
 
 _SEEN = 4096  # actions known by identity at a time
 
@@ -22,7 +22,7 @@ class Definitions:
         self._lock = threading.RLock()
         self._sites: dict[tuple[str, int, str], int] = {}
         self._actions: dict[tuple[Action, bool], int] = {}
-        self._seen: dict[int, tuple[Action, int]] = {}  # by identity; holds what it names
+        self._seen: dict[int, tuple[Action, int, int]] = {}  # by identity; holds what it names
         self.templates: dict[tuple[Any, ...], int] = {}
         self._groups: set[str] = set()
         self._threads: dict[int, int] = {}
@@ -35,32 +35,40 @@ class Definitions:
             number = self._threads.setdefault(ident, next(self._numbers))
         return number
 
-    def action(self, action: Action | None) -> int:
-        """Return the number of an action's label; a plan's actions are known by identity."""
+    def action(self, action: Action | None) -> tuple[int, int]:
+        """Return the numbers of an action's label and of the line that yielded it.
+
+        A plan's actions are known by identity.
+        """
         if action is None:
-            return 0
+            return 0, 0
         seen = self._seen.get(id(action))
         if seen is not None:
-            return seen[1]
+            return seen[1], seen[2]
         with self._lock:
-            planned = action.origin is not None  # equality of actions ignores it
+            origin = action.origin
+            planned = origin is not None  # equality of actions ignores it
             if (label := self._actions.get((action, planned))) is None:
                 label = self._actions[action, planned] = len(self._actions) + 1
                 self._write(("A", 0, label, str(action), planned))
+            site = 0 if origin is None else self._origin(origin)
             if len(self._seen) >= _SEEN:
                 self._seen.clear()
-            self._seen[id(action)] = (action, label)
-        return label
+            self._seen[id(action)] = (action, label, site)
+        return label, site
 
     def site(self, frame: FrameType | None, action: Action | None) -> int:
         """Return the number of the user's line; for a plan's action the line that yielded it."""
-        if frame is not None:
-            code = frame.f_code
-            place = (code.co_filename, frame.f_lineno, code.co_name)
-        elif action is not None and (origin := action.origin) is not None:
-            place = (origin.file, origin.line, origin.function)
-        else:
-            return 0
+        if frame is None:
+            origin = None if action is None else action.origin
+            return 0 if origin is None else self._origin(origin)
+        code = frame.f_code
+        return self._place((code.co_filename, frame.f_lineno, code.co_name))
+
+    def _origin(self, origin: Origin) -> int:
+        return self._place((origin.file, origin.line, origin.function))
+
+    def _place(self, place: tuple[str, int, str]) -> int:
         site = self._sites.get(place)
         if site is not None:
             return site
@@ -79,3 +87,8 @@ class Definitions:
             template = self.templates[key] = len(self.templates)
             self._write(("T", 0, template, *content))
         return template
+
+
+def is_planned(action: Action | None) -> bool:
+    """Whether a plan's communication is being executed: its line is known without a search."""
+    return action is not None and action.origin is not None and action.kind.is_comm

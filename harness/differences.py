@@ -25,11 +25,31 @@ def of_collective(ops: Sequence[Op]) -> tuple[str, list[str]] | None:
         return "root", [f"root {op.root}" for op in ops]
     if len({op.numel for op in ops}) > 1 and not any(op.splits for op in ops):
         return "element count", [f"{op.numel} elements" for op in ops]
+    if _split_apart(ops):
+        return "splits", [_described(op) for op in ops]
     if len({op.dtype for op in ops if op.dtype}) > 1:
         return "dtype", [op.dtype for op in ops]
     if len({op.reduce_op for op in ops}) > 1:
         return "reduce op", [str(op.reduce_op) for op in ops]
     return None
+
+
+def _split_apart(ops: Sequence[Op]) -> bool:
+    """Whether one rank sends another so many elements, and that one expects another number."""
+    splits = [op.splits for op in ops if isinstance(op.splits, tuple)]
+    if len(splits) < len(ops) or any(len(side) != len(ops) for both in splits for side in both):
+        return False  # not all have come, or not all say so
+    return any(
+        sent[other] != splits[other][0][rank]
+        for rank, (_, sent) in enumerate(splits)
+        for other in range(len(ops))
+    )
+
+
+def _described(op: Op) -> str:
+    assert isinstance(op.splits, tuple)
+    taken, sent = op.splits
+    return f"sends {list(sent)} and expects {list(taken)} elements"
 
 
 def of_message(send: Op, receive: Op) -> str | None:

@@ -9,13 +9,13 @@ import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType
 
+from harness.own import HARNESS, PIPELINE, is_program
 from harness.trace import TORCHS
 
 
 @functools.cache
 def _internal_folders() -> tuple[str, ...]:
-    ours = Path(__file__).resolve().parent
-    folders = [str(ours), str(ours.parent / "pipeline"), sysconfig.get_path("stdlib")]
+    folders = [HARNESS[:-1], PIPELINE[:-1], sysconfig.get_path("stdlib")]
     # The command has not imported torch, and reads the ranks' stacks all the same.
     torch = sys.modules.get("torch") or importlib.util.find_spec("torch")
     file = getattr(torch, "__file__", None) or getattr(torch, "origin", None)
@@ -38,6 +38,8 @@ def _packages() -> str:
 def _classify(file: str) -> str | None:
     if file.endswith("/torch/distributed/distributed_c10d.py"):
         return "c10d"
+    if is_program(file):
+        return None
     if file.startswith("<"):  # frozen modules, and -c
         return "internal"
     if file.endswith("/typing_extensions.py"):  # its @deprecated is around some of torch's own

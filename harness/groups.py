@@ -123,7 +123,7 @@ class Groups:
 
     def anything_unseen(self) -> bool:
         """Whether :meth:`unseen` has something to tell; cheap, for it is asked at every wait."""
-        groups = self._table()
+        groups = self._table() if self._all is None else self._all.pg_map
         if len(groups) != self._counted:
             self._counted = len(groups)
             self._counters = {
@@ -131,6 +131,8 @@ class Groups:
                 for group in groups
                 if not getattr(group, "posts_in_view", False)  # whatever it is given
             }
+        if not self._counters:
+            return False
         seen = self._seen
         try:
             for group, count in self._counters.items():
@@ -160,3 +162,8 @@ def _posted(group: Any) -> int | None:
         return int(group._get_sequence_number_for_group())
     except RuntimeError:
         return None
+
+
+def member(ranks: tuple[int, ...], index: int) -> int:
+    """Return the global rank of a group rank; one out of range is left for torch to refuse."""
+    return ranks[index] if 0 <= index < len(ranks) else index

@@ -6,7 +6,7 @@ import time
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -14,12 +14,13 @@ class Handle(weakref.ref[Any]):  # one object instead of a reference, a closure 
     """A posted operation, or a batch of them, whose ``Work`` the program still holds."""
 
     __slots__ = (
-        "any_source", "checksum", "escaped", "gives_up", "key", "ops", "tensor", "version"
+        "any_source", "checksum", "escaped", "gives_up", "key", "more", "ops", "tensor", "version"
     )  # fmt: skip
     ops: tuple[int, ...]
     key: int
     tensor: Any
     version: int | None
+    more: tuple[tuple[Any, int], ...]  # a collective's tensors, with their counters
     checksum: int | None  # of a part of a storage, whose counter others move too
     any_source: bool
     gives_up: bool  # a wait for it ends by itself before long
@@ -27,7 +28,9 @@ class Handle(weakref.ref[Any]):  # one object instead of a reference, a closure 
 
     @property
     def changed(self) -> bool:
-        """Whether the tensor was modified since the operation was posted."""
+        """Whether a tensor was modified since the operation was posted."""
+        if self.more:
+            return any(tensor._version != version for tensor, version in self.more)
         if self.version is None or self.tensor._version == self.version:
             return False
         return self.checksum is None or _checksum(self.tensor) != self.checksum
@@ -51,12 +54,17 @@ class Handles:
         any_source: bool = False,
         is_send: bool = False,
         gives_up: bool = False,
+        more: tuple[Any, ...] = (),
     ) -> None:
-        """Follow ``work``, the handle of ``ops``; ``tensor`` is watched for modifications."""
+        """Follow ``work``, the handle of ``ops``; ``tensor`` is watched for modifications.
+
+        So are ``more``, a collective's tensors, as far as they are whole storages.
+        """
         handle = Handle(work, self._on_drop)
         handle.ops, handle.key, handle.tensor = ops, id(work), tensor
         handle.any_source, handle.gives_up, handle.escaped = any_source, gives_up, False
         handle.version, handle.checksum = _watch(tensor, is_send)
+        handle.more = tuple(_counted(more)) if more else ()
         self._held[handle.key] = handle
 
     def _on_drop(self, handle: Any) -> None:
@@ -83,6 +91,13 @@ class Handles:
         return self._held.pop(id(work), None)
 
 
+def _counted(tensors: tuple[Any, ...]) -> Iterator[tuple[Any, int]]:
+    for tensor in tensors:
+        version, _ = _watch(tensor, False)
+        if version is not None:
+            yield tensor, version
+
+
 _CHECKED_BYTES = 1 << 20  # a larger part of a storage is not watched
 
 
@@ -95,11 +110,11 @@ def _watch(tensor: Any, is_send: bool) -> tuple[int | None, int | None]:
     if tensor is None:
         return None, None
     try:
-        version = int(tensor._version)
-    except RuntimeError:
-        return None, None
-    size = tensor.numel() * tensor.element_size()
-    if tensor.untyped_storage().nbytes() == size:
+        version, size = int(tensor._version), tensor.nbytes
+        whole = tensor.untyped_storage().nbytes() == size
+    except (RuntimeError, NotImplementedError):
+        return None, None  # an inference tensor, a sparse one, or one without storage
+    if whole:
         return version, None
     if not is_send or size > _CHECKED_BYTES or tensor.device.type != "cpu":
         return None, None

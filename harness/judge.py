@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from harness.case import Case
 from harness.checkers import deadlock
 from harness.checkers.consequences import follows
@@ -28,14 +30,20 @@ def judge(outcome: Outcome, case: Case) -> list[Finding]:
     found = _errors(outcome)
     errors = sorted((f for f in found if f.severity == "error"), key=lambda f: f.time_ns)
     causes = _folded(errors, outcome)
-    explained = {(op.file, op.line) for cause in causes for op in cause.operations}
-    warnings = [
+    warnings = [finding for finding in found if finding.severity == "warning"]
+    return [finding.with_(case=str(case)) for finding in told_once([*causes, *warnings])]
+
+
+def told_once(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave out the warnings about lines that an error speaks of."""
+    told = list(findings)
+    explained = {(op.file, op.line) for f in told if f.severity == "error" for op in f.operations}
+    return [
         finding
-        for finding in found
-        if finding.severity == "warning"
-        and not any((op.file, op.line) in explained for op in finding.operations)
+        for finding in told
+        if finding.severity == "error"
+        or not any((op.file, op.line) in explained for op in finding.operations)
     ]
-    return [finding.with_(case=str(case)) for finding in causes + warnings]
 
 
 def _folded(errors: list[Finding], outcome: Outcome) -> list[Finding]:

@@ -62,7 +62,7 @@ class Matcher:
             self._box(op).post_unknown(op)
         else:
             box, source = self._box(op), source_of(op)
-            self._after(op, source, box.channel(source).post(op), again=box.is_doubtful)
+            self._after(box, source, box.channel(source).post(op), again=box.is_doubtful)
 
     def _box(self, op: Op) -> Mailbox:
         key = box_key(op)
@@ -83,12 +83,11 @@ class Matcher:
         self.open[meeting] = None
         self.places.setdefault((op.rank, op.group), set()).add(op.site)
 
-    def _after(self, op: Op, source: int, made: list[Pair], *, again: bool) -> None:
-        """Compare the pairs that ``op`` made, and file those of its mailbox that are over."""
+    def _after(self, box: Mailbox, source: int, made: list[Pair], *, again: bool) -> None:
+        """Compare the pairs that were made in a mailbox, and file those of it that are over."""
         for send, receive in made:
             if (what := differences.of_message(send, receive)) is not None:
                 self._dispute(what, send, receive)
-        box = self._box(op)
         if again:
             box.doubt()
         for each in box.channels if again else (source,):
@@ -104,27 +103,29 @@ class Matcher:
         box = self._box(op)
         if op.any_source:
             box.unknown = [other for other in box.unknown if other is not op]
-            self._after(op, op.rank, [], again=True)
+            self._after(box, op.rank, [], again=True)
         else:
             source = source_of(op)
-            self._after(op, source, box.channel(source).remove(op), again=box.is_doubtful)
+            self._after(box, source, box.channel(source).remove(op), again=box.is_doubtful)
 
     def withdraw(self, op: Op) -> None:
         """The handle of ``op`` was dropped: what is posted later does not meet it."""
         if op.match is not None and withdrawn_before(op, op.match):
             box, source = self._box(op), source_of(op)
-            self._after(op, source, box.channel(source).part(op), again=box.is_doubtful)
+            self._after(box, source, box.channel(source).part(op), again=box.is_doubtful)
 
     def resolve(self, op: Op, source: int) -> None:
         """A receive from any source has ended: ``source`` was the sender."""
         op.source = source
-        self._after(op, source, self._box(op).resolve(op, source), again=True)
+        box = self._box(op)
+        self._after(box, source, box.resolve(op, source), again=True)
 
     def ended(self, op: Op) -> None:
         """``op`` is not pending any more: what it took part in may be over."""
         if not op.is_collective:
             if op.match is not None and not op.match.pending:
-                self._after(op, source_of(op), [], again=self._box(op).is_doubtful)
+                box = self._box(op)
+                self._after(box, source_of(op), [], again=box.is_doubtful)
             return
         meeting = meeting_of(op)
         met = self.meetings.get(meeting, {})

@@ -27,6 +27,7 @@ References (site, action, source, batch) are one higher than the id, 0 for none.
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import threading
@@ -36,14 +37,15 @@ from types import FrameType
 from typing import Any, Protocol
 
 from harness.active import WAITED, activate, active, mark_waited
-from harness.definitions import Definitions
+from harness.definitions import Definitions, is_planned
 from harness.frames import Frames
-from harness.groups import Groups
+from harness.groups import Groups, member
 from harness.handles import Handle, Handles
-from harness.trace import UNKNOWN_SITE
-from pipeline.actions import CURRENT, Action
+from harness.trace import UNKNOWN_SITE, Splits
+from pipeline.actions import CURRENT
 
 GIVES_UP, INSIDE = 1, 2  # flags of W
+_LAYER = os.path.join(os.path.dirname(__file__), "layer.py")  # noqa: PTH118, PTH120
 KINDS = "FBIW"  # flags of C: the place in here, and
 SEEN = 1  # flag of M
 REQUIRES_GRAD = 8
@@ -138,7 +140,7 @@ class Recorder:
         root: int | None = None,
         reduce_op: str | None = None,
         any_source: bool = False,
-        splits: bool = False,
+        splits: Splits = False,
     ) -> int | None:
         """Write down an operation about to be posted; ``peer`` and ``root`` are group ranks.
 
@@ -147,18 +149,17 @@ class Recorder:
         if self._delay_s:
             time.sleep(self._random.random() * self._delay_s)
         action = CURRENT.get()
-        api, frame = self.frames.caller(sys._getframe(2), up_to_user=not _is_planned(action))
+        api, frame = self.frames.caller(sys._getframe(2), up_to_user=not is_planned(action))
         known = self.groups.find(group)
         if known is None:
             return None
         shape, dtype = (None, None) if tensor is None else (tensor.shape, tensor.dtype)
-        label = self._define.action(action)
-        # by names: a code object's hash is computed each time
-        file, line = (None, label) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-        name = None if frame is None else frame.f_code.co_name
+        label, site = self._define.action(action)
+        if frame is not None:
+            site = self._define.site(frame, None)
         key = (
-            kind, api, file, line, name, known.name, peer, tag, shape, dtype, numel, root,
-            reduce_op, any_source, splits,
+            kind, api, site, known.name, peer, tag, shape, dtype, numel, root, reduce_op,
+            any_source, splits,
         )  # fmt: skip
         with self._lock:
             template = self._define.templates.get(key)
@@ -171,14 +172,14 @@ class Recorder:
                         kind,
                         self.frames.asker(sys._getframe(2)) + (api or kind),
                         known.name,
-                        None if peer is None else _member(known.ranks, peer),
+                        None if peer is None else member(known.ranks, peer),
                         tag,
                         size,
                         "" if dtype is None else str(dtype)[6:],
                         () if shape is None else tuple(shape),
-                        None if root is None else _member(known.ranks, root),
+                        None if root is None else member(known.ranks, root),
                         reduce_op,
-                        self._define.site(frame, action),
+                        site,
                         any_source,
                         splits,
                     ),
@@ -203,6 +204,7 @@ class Recorder:
         *,
         any_source: bool = False,
         is_send: bool = False,
+        more: tuple[Any, ...] = (),
     ) -> None:
         """Follow the handle of ``op``: its waits, and its end by garbage collection."""
         if op is None or work is None:
@@ -213,8 +215,9 @@ class Recorder:
             known = self.groups.find(group)
             gives_up = known is not None and known.gives_up
             self._handles.follow(
-                (op,), work, tensor, any_source=any_source, is_send=is_send, gives_up=gives_up
-            )
+                (op,), work, tensor,
+                any_source=any_source, is_send=is_send, gives_up=gives_up, more=more,
+            )  # fmt: skip
 
     def _is_coalescing(self) -> bool:
         return self._batches.get(threading.get_ident(), ([], False))[1]
@@ -240,12 +243,16 @@ class Recorder:
     def block(self, ops: tuple[int, ...], *, gives_up: bool, inside: bool = False) -> None:
         """Note that this thread is about to wait for ``ops``; ``inside`` the call that posts."""
         frame = sys._getframe(3)  # the caller of Work.wait
+        if frame.f_code.co_filename == _LAYER and frame.f_back is not None:
+            frame = frame.f_back
         if inside or self.frames.kind(frame.f_code) == "c10d":
             site, flags = 0, INSIDE
         else:
             action, flags = CURRENT.get(), 0
-            user = None if _is_planned(action) else self.frames.caller(frame)[1]
-            site = self._define.site(user, action)
+            if is_planned(action):
+                site = self._define.action(action)[1]
+            else:
+                site = self._define.site(self.frames.caller(frame)[1], action)
         if gives_up:
             flags |= GIVES_UP
         self.check_unseen()
@@ -270,7 +277,8 @@ class Recorder:
                 return True
             return call(*args)
         version = handle.version
-        if version is not None and handle.tensor._version != version and handle.changed:
+        moved = version is not None and handle.tensor._version != version
+        if (handle.more or moved) and handle.changed:
             for op in handle.ops:
                 self._event(_MODIFIED, self.now(), op)
         self.block(handle.ops, gives_up=gives_up or handle.gives_up)
@@ -369,6 +377,10 @@ class Recorder:
         for op in handle.ops:
             self._event(_MODIFIED, self.now(), op, site, flags=SEEN)
 
+    def note(self, text: str) -> None:
+        """Write down what somebody has done to this rank."""
+        self._written(("N", self.now(), text))
+
     def beat(self) -> None:
         """Show that this process is alive, though nothing has happened."""
         self._written(("S", 0, 0, *UNKNOWN_SITE))
@@ -381,13 +393,3 @@ class Recorder:
 
 def _nowhere(*_: Any, **__: Any) -> None:
     """Take an event and forget it."""
-
-
-def _is_planned(action: Action | None) -> bool:
-    """Whether a plan's communication is being executed: its line is known without a search."""
-    return action is not None and action.origin is not None and action.kind.is_comm
-
-
-def _member(ranks: tuple[int, ...], index: int) -> int:
-    """Return the global rank of a group rank; one out of range is left for torch to refuse."""
-    return ranks[index] if 0 <= index < len(ranks) else index

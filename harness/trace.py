@@ -42,6 +42,14 @@ class State(Enum):
     DROPPED = "dropped"  # its handle was garbage-collected, never waited for
 
 
+_POSTED, _BLOCKED = State.POSTED, State.BLOCKED  # asked for at every event: no attribute of Enum
+
+
+Splits = bool | tuple[tuple[int, ...], tuple[int, ...]]
+"""Whether the ranks' element counts may rightly differ; how many are taken from, and sent to, each
+rank of the group, where that is known."""
+
+
 @dataclass(slots=True, eq=False)
 class Op:
     """One communication that a rank posted.
@@ -71,7 +79,7 @@ class Op:
     action: str | None = None
     planned: bool = False  # the action is a plan's own; else its number only counts calls
     any_source: bool = False
-    splits: bool = False  # the ranks' element counts may rightly differ
+    splits: Splits = False
     blocking: bool = False  # the call itself waits (send, recv, a collective without async_op)
     state: State = State.POSTED
     wait_site: Site | None = None
@@ -106,7 +114,8 @@ class Op:
     @property
     def pending(self) -> bool:
         """Posted and not known to have ended."""
-        return self.state in (State.POSTED, State.BLOCKED)
+        state = self.state
+        return state is _POSTED or state is _BLOCKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +169,7 @@ class RankTrace:
     waits: dict[int, Wait] = field(default_factory=dict)  # thread → what it is blocked on
     computes: list[Compute] = field(default_factory=list)
     destroyed: list[tuple[str, int, Site]] = field(default_factory=list)  # group, ns, where
+    notes: list[str] = field(default_factory=list)  # what was done to it from outside
     status: Status = Status.RUNNING
     ended_ns: int | None = None
     last_ns: int = 0

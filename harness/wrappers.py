@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import ProcessGroup, ReduceOp, Work
+from torch._C._distributed_c10d import ProcessGroup, Work
 
 from harness import recorder as recording
+from harness.arguments import reduce_op_of, root_of, splits_of, tensors_of
 from harness.recorder import Recorder
 
 Wrapper = Callable[..., Any]
@@ -44,23 +44,13 @@ _COLLECTIVES: dict[str, tuple[str, int | None]] = {
     "all_to_all_single": ("all_to_all_single", 1),
     "barrier": ("barrier", None),
 }
+_WATCHED = ("all_reduce", "broadcast", "reduce")
+"""Collectives of which only a program's own operators count up a tensor's version: they work on
+its memory. Others copy into their outputs by operators, whenever they have ended (measured)."""
+COLLECTIVE_METHODS = (*_COLLECTIVES, "monitored_barrier")
+"""The methods of ``ProcessGroup`` that all of a group's ranks call."""
 _LONG = timedelta(minutes=10)  # a group's timeout below this is meant to be used
 _ESCAPES = ("get_future", "get_future_result", "synchronize", "block_current_stream", "boxed")
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, Iterable):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
-
-
-def _first(args: Sequence[Any], attribute: str) -> Any:
-    for arg in args:
-        if hasattr(arg, attribute):
-            return getattr(arg, attribute)
-    return None
 
 
 def _send(original: Wrapper) -> Wrapper:
@@ -130,9 +120,9 @@ def _collective(method: str, original: Wrapper) -> Wrapper:
             return original(group, *args, **kwargs)
         recorder.check_unseen()
         everything = (*args, *kwargs.values())
-        reduce_op = _reduce_op(kind, everything)
-        held = _tensors(args[agreeing]) if agreeing is not None and len(args) > agreeing else []
-        root = _root(kind, everything)
+        reduce_op = reduce_op_of(kind, everything)
+        held = tensors_of(args[agreeing]) if agreeing is not None and len(args) > agreeing else []
+        root = root_of(kind, everything)
         op = recorder.post(
             kind,
             group,
@@ -140,42 +130,14 @@ def _collective(method: str, original: Wrapper) -> Wrapper:
             numel=sum(tensor.numel() for tensor in held),
             root=None if root is None else int(root),
             reduce_op=None if reduce_op is None else getattr(reduce_op, "op", reduce_op).name,
-            splits=_may_differ(kind, args),
+            splits=splits_of(kind, args),
         )
         work = _posting(recorder, op, original, group, *args, **kwargs)
         recorder.groups.saw_all(group)
-        recorder.attach(op, work, group)
+        recorder.attach(op, work, group, more=tuple(tensors_of(args)) if kind in _WATCHED else ())
         return work
 
     return collective
-
-
-def _reduce_op(kind: str, args: Sequence[Any]) -> Any:
-    """Return what a call reduces by, in torch's options or as an argument; a sum by default."""
-    if "reduce" not in kind:
-        return None
-    found = _first(args, "reduceOp")
-    given = next((arg for arg in args if isinstance(arg, (ReduceOp, ReduceOp.RedOpType))), None)
-    return found or given or ReduceOp.SUM
-
-
-def _root(kind: str, args: Sequence[Any]) -> Any:
-    """Return a call's root, in torch's options or as an argument."""
-    if kind not in ("broadcast", "reduce", "gather", "scatter"):
-        return None
-    found = _first(args, "rootRank")
-    return found if found is not None else next((a for a in args if type(a) is int), None)
-
-
-def _may_differ(kind: str, args: Sequence[Any]) -> bool:
-    """Whether the ranks' element counts may rightly differ in this call."""
-    if kind == "all_to_all":
-        return True
-    if kind == "all_to_all_single":
-        return any(isinstance(arg, (list, tuple)) and len(arg) > 0 for arg in args[2:4])
-    if kind == "all_gather":
-        return len({tensor.numel() for tensor in _tensors(args[0])}) > 1
-    return False
 
 
 def _monitored_barrier(original: Wrapper) -> Wrapper:

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.checkers.phrases import join, operation, place, ranks_text, verb
+from harness.checkers import causes
+from harness.checkers.phrases import operation, place, ranks_text, verb
 from harness.findings import Finding
-from harness.matching import channel_key
 from harness.semantics import needed_ranks, needs_nobody
 from harness.trace import Op, RankTrace, Status, Trace, Wait
 
@@ -179,7 +179,6 @@ def _deadlock(trace: Trace, stuck: dict[int, Waits], cycle: list[int]) -> Findin
         for rank, following in zip(cycle, [*cycle[1:], cycle[0]], strict=True)
     ]
     ops = [item.op for item in held]
-    kinds = {op.kind for op in ops}
     others = [rank for rank in sorted(stuck) if rank not in cycle]
     if len(cycle) == 1:
         message = f"rank {cycle[0]} waits for itself"
@@ -187,88 +186,20 @@ def _deadlock(trace: Trace, stuck: dict[int, Waits], cycle: list[int]) -> Findin
         message = f"ranks {cycle[0]} and {cycle[1]} wait for each other"
     else:
         message = f"{ranks_text(cycle)} wait in a circle, each for the next"
-    cause, why, help_ = _why(trace, ops, kinds)
-    details: dict[str, Any] = {"cycle": cycle, "why": why}
+    cause = causes.of_circle(trace, ops, _missing_of(stuck))
+    details: dict[str, Any] = {"cycle": cycle, "why": cause.why}
     if others:
         details["also_blocked"] = others
     return Finding(
         code="deadlock",
         message=message,
-        help=help_,
-        cause=cause,
+        help=cause.help,
+        cause=cause.name,
         ranks=tuple(cycle),
         operations=tuple(operation(op) for op in ops),
         details=details,
         time_ns=max(item.wait.since_ns for item in held),
     )
-
-
-def _why(trace: Trace, ops: list[Op], kinds: set[str]) -> tuple[str | None, str, str]:
-    """Return the cause's name where it can be shown, its account, and what to do."""
-    if (crossed := _crossed(trace, ops)) is not None:
-        return crossed
-    if kinds == {"send"}:
-        return (
-            None,
-            "a send completes only when its receive is posted, and every rank of the circle "
-            "sends first",
-            "make one of them isend, or post both directions as one batch_isend_irecv",
-        )
-    if kinds == {"recv"}:
-        return (
-            None,
-            "every rank of the circle waits for a message that the next one would send only later",
-            "let one of them send before it receives, or look for the send that is missing",
-        )
-    if kinds == {"send", "recv"}:
-        return (
-            None,
-            "a send completes only when its receive is posted, and the receiver waits for "
-            "something else first",
-            "make the send isend, or let both ranks post the two operations in the same order",
-        )
-    return (
-        None,
-        "the ranks have come to different operations: each needs the others in its own first",
-        "let all ranks of the group come to "
-        + join(sorted({op.kind for op in ops if op.is_collective}))
-        + " in the same order as their other operations",
-    )
-
-
-def _crossed(trace: Trace, ops: list[Op]) -> tuple[str, str, str] | None:
-    """Tell when what a rank waits for was posted, under another tag or in another group.
-
-    Only of an operation that its rank is blocked on as well, or has left behind for good: one
-    that is merely posted ahead may be meant for a message that is still to come.
-    """
-    for op in ops:
-        if op.is_collective or op.any_source:
-            continue
-        for other in trace.matcher.unpaired():
-            if other.kind == op.kind or (other.rank, other.peer) != (op.peer, op.rank):
-                continue
-            if not _is_last_word(trace, other):
-                continue
-            if other.group != op.group:
-                what, ours, theirs = "wrong-group", f"group {op.group}", f"group {other.group}"
-            elif channel_key(other) != channel_key(op):
-                what, ours, theirs = "tag-mismatch", f"tag {op.tag}", f"tag {other.tag}"
-            else:
-                continue
-            return (
-                what,
-                f"rank {op.rank}'s {op.api} has {ours}, and rank {other.rank}'s {other.api} "
-                f"at {place(other.site)} has {theirs}: they never meet",
-                "use the same tag and the same group on both sides",
-            )
-    return None
-
-
-def _is_last_word(trace: Trace, op: Op) -> bool:
-    """Whether the rank of ``op`` is blocked on it, or has finished after it."""
-    history = trace.ranks[op.rank]
-    return history.status is Status.FINISHED or any(wait.op is op for wait in history.blocked)
 
 
 def _orphan(trace: Trace, stuck: dict[int, Waits]) -> Finding | None:
@@ -291,36 +222,36 @@ def _orphan(trace: Trace, stuck: dict[int, Waits]) -> Finding | None:
     details: dict[str, Any] = {}
     if others := [rank for rank in sorted(stuck) if rank not in ranks]:
         details["also_blocked"] = others
-    cause: str | None = None
     if op.is_collective:
         message = (
             f"{who} {verb(ranks, 'waits', 'wait')} in {op.kind} for {absent}, "
             f"which {verb(gone, 'has', 'have')} finished without it"
         )
         details |= _where_counts_part(trace, op)
-        help_ = (
-            f"every rank of the group must call {op.kind} equally often: "
-            "move it out of the condition, or make the condition the same on all ranks"
-        )
     else:
         verb_, counterpart = ("send", "receive") if op.kind == "send" else ("receive", "send")
         message = (
             f"rank {op.rank} waits to {verb_} {'to' if op.kind == 'send' else 'from'} {absent}, "
             f"which {verb(gone, 'has', 'have')} finished without the matching {counterpart}"
         )
-        help_ = f"post the matching {counterpart} on {absent}, or leave this {verb_} out"
-        if (crossed := _crossed(trace, [op])) is not None:
-            cause, details["why"], help_ = crossed
+    cause = causes.of_orphan(trace, op, gone, _missing_of(stuck))
+    if cause.why is not None:
+        details["why"] = cause.why
     return Finding(
         code="orphan-wait",
         message=message,
-        help=help_,
-        cause=cause,
+        help=cause.help,
+        cause=cause.name,
         ranks=tuple(ranks),
         operations=tuple(operation(together[rank]) for rank in ranks),
         details=details,
         time_ns=first.wait.since_ns,
     )
+
+
+def _missing_of(stuck: dict[int, Waits]) -> dict[Op, frozenset[int]]:
+    """Return the ranks that each operation which never ends waits for in vain."""
+    return {item.op: item.missing for waits in stuck.values() for item in waits}
 
 
 def _where_counts_part(trace: Trace, op: Op) -> dict[str, Any]:

@@ -66,14 +66,23 @@ def _death(outcome: Outcome, rank: RankOutcome, noticed: list[int]) -> Finding:
     return Finding(
         code="rank-death",
         message=f"rank {rank.rank} {describe_exit(rank.exit_status)}",
-        help=(
-            "look at what the rank printed last; SIGKILL from nobody is the kernel out of memory, "
-            "SIGABRT and SIGSEGV come from native code"
-        ),
+        help=_help_for_a_death(rank, last),
         ranks=(rank.rank,),
         operations=() if last is None else (operation(last),),
         details=details,
         time_ns=min([history.ended_ns or history.last_ns, *noticed]),
+    )
+
+
+def _help_for_a_death(rank: RankOutcome, last: Op | None) -> str:
+    if last is not None and last.splits and "SIGABRT" in describe_exit(rank.exit_status):
+        return (
+            f"compare the splits of {last.kind}: what each rank sends to another has to be what "
+            "that one expects from it, as they are not sent along"
+        )
+    return (
+        "look at what the rank printed last; SIGKILL from nobody is the kernel out of memory, "
+        "SIGABRT and SIGSEGV come from native code"
     )
 
 
@@ -147,8 +156,8 @@ def check_timeout(outcome: Outcome, suspected: Finding | None = None) -> list[Fi
                 )
             ),
             help=(
-                f"look where {verb(numbers, 'it is', 'they are')}: a loop, a poll that never "
-                "ends, or a long computation; for the last, give a longer --timeout"
+                f"look where {verb(numbers, 'it is', 'they are')}: "
+                f"{_what_holds(running, outcome)}; for the last, give a longer --timeout"
                 if suspected is None
                 else f"{suspected.help}; if something was still to come, give a longer --timeout"
             ),
@@ -158,6 +167,17 @@ def check_timeout(outcome: Outcome, suspected: Finding | None = None) -> list[Fi
             time_ns=max(outcome.trace.ranks[rank].last_ns for rank in numbers),
         )
     ]
+
+
+def _what_holds(running: list[RankOutcome], outcome: Outcome) -> str:
+    """Name what may hold ranks that show no wait; gloo never ends a message's second wait."""
+    ended = any(
+        op.state is State.DONE and not op.blocking and not op.is_collective
+        for rank in running
+        for op in outcome.trace.ranks[rank.rank].ops.values()
+    )
+    second = "a second wait for the request of a message, which gloo never ends, " if ended else ""
+    return f"a loop, a poll that never ends, {second}or a long computation"
 
 
 def _looks_like(outcome: Outcome, suspected: Finding) -> str:

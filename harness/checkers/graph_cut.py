@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.checkers import sites
-from harness.findings import Finding
+from harness.findings import Finding, Operation
 from harness.parity import advice
 from harness.parity.causes import Claim
 from harness.trace import RankError
@@ -22,6 +22,8 @@ def explain_none_gradient(outcome: Outcome) -> Finding | None:
             continue
         cut = [c for c in outcome.trace.ranks[at.rank].computes if not c.requires_grad]
         if not cut:
+            if (early := _sent_early(outcome, at.rank, at.error)) is not None:
+                return early
             continue
         claim = Claim(f"graph-cut:stage {cut[0].stage - 1}")
         return Finding(
@@ -37,6 +39,30 @@ def explain_none_gradient(outcome: Outcome) -> Finding | None:
             time_ns=at.error.time_ns,
         )
     return None
+
+
+def _sent_early(outcome: Outcome, rank: int, error: RankError) -> Finding | None:
+    """Explain a gradient that is sent before the backward that makes it."""
+    computes = outcome.trace.ranks[rank].computes
+    forwards, backwards = (sum(c.kind == kind for c in computes) for kind in "FB")
+    if not error.frames or backwards >= forwards or any(not c.requires_grad for c in computes):
+        return None
+    sent = [
+        op for op in outcome.trace.ranks[rank].ops.values() if op.action and "SEND_B" in op.action
+    ]
+    if backwards > len(sent):
+        return None
+    at = error.frames[-1]
+    return Finding(
+        "invalid-argument",
+        f"rank {rank} sends a gradient before the backward that makes it: {forwards} forwards and "
+        f"{backwards} backwards have run there, and {len(sent)} gradients were sent",
+        "call backward first; then the received activation's .grad is there to be sent",
+        ranks=(rank,),
+        operations=(Operation(rank, "send_backward", at.file, at.line, at.function, "got None"),),
+        details={"raised": f"{error.type}: {error.message}"},
+        time_ns=error.time_ns,
+    )
 
 
 def _sent_none(error: RankError) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from harness.checkers.phrases import operation
+from harness.checkers.phrases import a, operation
 from harness.findings import Finding
 from harness.matching import channel_key
 from harness.trace import Op, State, Trace
@@ -101,7 +101,7 @@ def _effect(sent: Action, taken: Action, what: str) -> str:
     content = _CONTENT[sent.kind]
     if what == "direction":
         other = _CONTENT[taken.other_end.kind]
-        return f"{_a(content)} of microbatch {sent.microbatch} is used as {_a(other)}"
+        return f"{a(content)} of microbatch {sent.microbatch} is used as {a(other)}"
     if what == "stage":
         meant = sent.other_end.stage
         return f"the {content} for stage {meant} is used on stage {taken.stage}"
@@ -109,7 +109,3 @@ def _effect(sent: Action, taken: Action, what: str) -> str:
         f"the {content} of microbatch {sent.microbatch} is used as that of microbatch "
         f"{taken.microbatch}"
     )
-
-
-def _a(word: str) -> str:
-    return f"an {word}" if word[0] in "aeiou" else f"a {word}"

@@ -1,10 +1,17 @@
-"""Whether a rank keeps more activations than its schedule promises (FACTS: "Checkable tables")."""
+"""Whether a rank keeps more activations than its schedule promises.
+
+A built-in schedule promises its bound. A step or a plan of the user's own promises that of the
+built-in schedule that it names: ``step.promises = "1f1b"``, beside it in its file.
+"""
 
 from __future__ import annotations
 
+import ast
+import functools
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
-from harness.case import Case
+from harness.case import Case, UsageError
 from harness.checkers import sites
 from harness.findings import Finding
 from harness.parity.shape import complete
@@ -18,10 +25,41 @@ Bound = Callable[[int, int, int], int]
 
 
 def check(case: Case, outcome: Outcome, target: Target) -> list[Finding]:
-    """Check a built-in schedule's promise; other targets promise nothing."""
-    if target.kind != "schedule" or target.text not in SCHEDULES:
+    """Check what the target promises, if anything; UsageError for a promise that is none."""
+    schedule = target.text if target.kind == "schedule" else promised(target)
+    if schedule not in SCHEDULES:
         return []
-    return check_bound(case, outcome, SCHEDULES[target.text].in_flight_bound)
+    return check_bound(case, outcome, SCHEDULES[schedule].in_flight_bound)
+
+
+def promised(target: Target) -> str | None:
+    """Name the schedule whose bound a target of the user's own promises to keep.
+
+    A file is read and not imported: that is for its ranks.
+    """
+    if target.payload is not None:
+        schedule = getattr(target.load_function(), "promises", None)
+    elif target.path is not None and target.kind in ("step", "plan"):
+        changed = Path(target.path).stat().st_mtime_ns
+        schedule = _promises(target.path, changed).get(target.function)
+    else:
+        return None
+    if schedule is not None and schedule not in SCHEDULES:
+        known = ", ".join(SCHEDULES)
+        raise UsageError(f"{target.text} promises {schedule!r}: one of {known} is needed")
+    return None if schedule is None else str(schedule)
+
+
+@functools.lru_cache(maxsize=64)
+def _promises(path: str, changed: int) -> dict[str, object]:
+    """Return what a file's functions promise, by ``function.promises = "name"`` in it."""
+    found: dict[str, object] = {}
+    for node in ast.parse(Path(path).read_bytes()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for to in node.targets:
+                if isinstance(to, ast.Attribute) and to.attr == "promises":
+                    found[ast.unparse(to.value)] = node.value.value
+    return found
 
 
 def check_bound(case: Case, outcome: Outcome, bound: Bound) -> list[Finding]:
@@ -36,7 +74,10 @@ def check_bound(case: Case, outcome: Outcome, bound: Bound) -> list[Finding]:
             over.append((at, peak, allowed))
     if not over:
         return []
-    shown = ", ".join(f"rank {at.rank} {peak} for {allowed}" for at, peak, allowed in over)
+    shown = ", ".join(
+        f"rank {at.rank} has {peak} where {allowed} {'is' if allowed == 1 else 'are'} allowed"
+        for at, peak, allowed in over
+    )
     return [
         Finding(
             "memory-bound",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness import differences
-from harness.checkers.phrases import join, operation, place, ranks_text
+from harness.checkers.phrases import a, join, operation, place, ranks_text
 from harness.findings import Finding
 from harness.trace import Op, Trace
 
@@ -48,6 +48,7 @@ def _disagreed_ns(ops: list[Op]) -> int:
 _HELP = {
     "kind": "let all ranks of the group call the same collectives in the same order",
     "element count": "pass tensors of equal size on all ranks, or use the variant with split sizes",
+    "splits": "let each rank expect from another what that one sends it; exchange the sizes first",
     "dtype": "convert the tensors to one dtype before the call",
     "reduce op": "pass the same op on all ranks",
     "root": "pass the same src or dst, a global rank, on all ranks",
@@ -136,11 +137,26 @@ def check_skew(trace: Trace) -> list[Finding]:
             and both <= places[first.rank, first.group]
             and both <= places[other.rank, other.group]
         ):
-            return [_skew(first, other)]
+            return [_skew(trace, first, other)]
     return []
 
 
-def _skew(first: Op, other: Op) -> Finding:
+def _is_one_ahead(trace: Trace, behind: Op, ahead: Op) -> bool:
+    """Whether one rank goes on like the other, but without what that is at here."""
+    one, other = (
+        [
+            o.site
+            for o in sorted(trace.ranks[op.rank].ops.values(), key=lambda o: o.id)
+            if o.is_collective and (o.group, o.kind) == (op.group, op.kind) and o.id > op.id
+        ]
+        for op in (behind, ahead)
+    )
+    shifted = one[: len(other) + 1]
+    return bool(one) and [ahead.site, *other][: len(shifted)] == shifted
+
+
+def _skew(trace: Trace, first: Op, other: Op) -> Finding:
+    ahead = [p for p in ((first, other), (other, first)) if _is_one_ahead(trace, *p)]
     return Finding(
         code="collective-skew",
         severity="warning",
@@ -149,8 +165,11 @@ def _skew(first: Op, other: Op) -> Finding:
             f"with {place(other.site)} on rank {other.rank}, and both ranks come to both places"
         ),
         help=(
-            f"look for a {first.kind} that one of {ranks_text([first.rank, other.rank])} "
-            "leaves out before these"
+            f"let rank {ahead[0][1].rank} come to the {first.kind} at {place(ahead[0][0].site)} as "
+            f"rank {ahead[0][0].rank} does: it leaves it out, and is one ahead from there on"
+            if len(ahead) == 1
+            else f"look for {a(first.kind)} that one of {ranks_text([first.rank, other.rank])} "
+            "leaves out before these, or calls in another order"
         ),
         ranks=(first.rank, other.rank),
         operations=(operation(first), operation(other)),

@@ -16,10 +16,12 @@ from harness.parity import advice
 from harness.parity.causes import Claim
 from harness.parity.diagnose import diagnose
 from harness.parity.oracle import Difference, Verdict, compare
-from harness.parity.results import StepResult
+from harness.parity.results import PlanProblem, StepResult
 from harness.parity.shape import complete, own_stage_workload, workload_of
 from harness.targets import Target
 from harness.worlds import Outcome
+
+TIGHT = 1e-3  # a bound on relative errors that no fault looked for keeps within
 
 __all__ = ["check", "examine", "explain_none_gradient", "invalid_plan"]
 
@@ -59,17 +61,61 @@ def examine(case: Case, outcome: Outcome, target: Target) -> tuple[list[Finding]
 def invalid_plan(result: StepResult) -> Finding:
     """Make a finding of a plan that cannot be run."""
     operations = tuple(
-        Operation(p.rank, p.action, p.file, p.line, p.function, p.reason, action=p.action)
+        Operation(p.rank, _op(p.action), p.file, p.line, p.function, p.reason, action=p.action)
         for p in result.problems
     )
     return Finding(
         "plan-invalid",
         result.plan_error,
-        "give every (stage, microbatch) one F and one B on the rank that holds the stage, "
-        "each after what it needs",
+        _plan_help(result.problems),
         ranks=tuple(sorted({p.rank for p in result.problems})),
         operations=operations[:8],
         details={"problems": len(result.problems)},
+    )
+
+
+_OPS = {
+    **sites.NAMES,
+    "SEND_F": "send",
+    "RECV_F": "receive",
+    "SEND_B": "send",
+    "RECV_B": "receive",
+}
+
+
+def _op(action: str) -> str:
+    """Name what an action does; the action itself where it is none."""
+    kind = action.strip("-0123456789")
+    return _OPS.get(kind, action)
+
+
+_PLAN_HELP = (
+    (
+        "waits for",
+        "let no rank wait for what another does only after that rank's own: the earlier a rank, "
+        "the more forwards it runs before its first backward",
+    ),
+    ("has no ", "give every send its receive on the other rank, and every receive its send"),
+    ("needs ", "receive what another rank makes before the action that uses it"),
+    (
+        "is out of range",
+        "count stages and microbatches from 0, and clamp a warmup to the number of microbatches: "
+        "min(chunks, …)",
+    ),
+    ("is on the wrong rank", "give every action of a stage to the one rank that holds it"),
+    ("comes before", "move it behind what it needs"),
+    ("is done already", "give a microbatch either one B, or one I and one W after it"),
+    ("is missing: ", "give a microbatch either one B, or one I and one W after it"),
+)
+
+
+def _plan_help(problems: Sequence[PlanProblem]) -> str:
+    """Say what to do about the first of a plan's problems."""
+    reason = problems[0].reason if problems else ""
+    return next(
+        (text for start, text in _PLAN_HELP if reason.startswith(start)),
+        "give every (stage, microbatch) one F and one B on the rank that holds the stage, "
+        "each after what it needs",
     )
 
 
@@ -186,21 +232,33 @@ def _gradient(
     if claim.coefficients:
         details["coefficients"] = list(claim.coefficients)
     assert case.chunks is not None
+    sure = False
     if claim.kind == "graph-cut":
         operations = sites.cut(outcome, culprit)
-    else:
-        operations = sites.computed(outcome, _from(culprit, difference.ranks), "B")
+    elif sure := _is_tight(difference):  # where it began: the stages below only pass it on
+        operations = sites.computed(outcome, [culprit], "B")
+    else:  # a stage above may be as wrong, within what rounding explains
+        below = [rank for rank in difference.ranks if rank < culprit]
+        operations = sites.computed(outcome, [*range(culprit, len(results)), *below], "B")
     seen = advice.seen_in(claim) or claim.note
     evidence = difference.evidence
     if evidence is not None and evidence.partition.unfed:
         rows = [r for place in evidence.partition.unfed for r in evidence.partition.rows[place]]
         details["never_fed"] = rows
         seen = f"samples {join(rows)} of {case.batch} never went into the first stage"
+    advised = advice.help_for(claim, case.chunks, case.batch or 0)
+    if claim.cause == "unknown" and culprit + 1 == len(results) and not claim.note:
+        advised = _by_loss(difference, records[-1].loss) + advised
+    if sure and culprit + 1 < len(results):
+        advised = (
+            f"rank {culprit + 1}'s own gradient is right: begin with what it sends back, and with "
+            f"what rank {culprit} does with it; {advised}"
+        )
     return Finding(
         "gradient-mismatch",
         f"the gradient of step {difference.step} on {ranks_text(difference.ranks)} is not the "
-        "monolith's" + (f": {seen}" if seen else ""),
-        advice.help_for(claim, case.chunks),
+        f"monolith's, first in {details['parameter']}" + (f": {seen}" if seen else ""),
+        advised,
         ranks=difference.ranks,
         operations=operations,
         cause=claim.cause,
@@ -208,9 +266,23 @@ def _gradient(
     )
 
 
-def _from(culprit: int, ranks: Sequence[int]) -> list[int]:
-    """List the ranks, that where it began first."""
-    return [culprit, *(rank for rank in ranks if rank != culprit)]
+def _is_tight(difference: Difference) -> bool:
+    """Whether a gradient within the bound is right for sure: in low precision it may be far off."""
+    return difference.bound is not None and float(difference.bound.gradient.max()) <= TIGHT
+
+
+def _by_loss(difference: Difference, loss: float | None) -> str:
+    """Say whether the forward is right already, as far as the loss shows it."""
+    step, bound = difference.evidence, difference.bound
+    if loss is None or step is None or bound is None or bound.loss > TIGHT:
+        return ""
+    expected = float(step.columns.loss(step.order))
+    if abs(loss - expected) <= bound.loss * max(1.0, abs(expected)):
+        return "the loss is right: begin with what happens between forward and backward; "
+    return (
+        f"the loss is wrong as well ({loss:.6g} for {expected:.6g}): begin with the forward, and "
+        "with what each rank sends on; "
+    )
 
 
 def _names(difference: Difference, results: Sequence[StepResult]) -> str:

@@ -24,6 +24,11 @@ def verb(ranks: Sequence[int], one: str, many: str) -> str:
     return one if len(ranks) == 1 else many
 
 
+def a(word: str) -> str:
+    """``a send``, ``an all_reduce``."""
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
 def do(ranks: Sequence[int]) -> str:
     """``rank 0 does``, ``ranks 0 and 1 do``."""
     return f"{ranks_text(ranks)} {verb(ranks, 'does', 'do')}"
@@ -34,14 +39,21 @@ def place(site: Site) -> str:
     return f"{site.file}:{site.line}"
 
 
+def call(op: Op) -> str:
+    """Name what the user called; of a batch, which of its two kinds it is."""
+    if op.api == "batch_isend_irecv" and not op.is_collective:
+        return f"batched i{op.kind}"
+    return op.api
+
+
 def operation(op: Op) -> Operation:
     """Return an operation as reports show it, at the line where its rank is."""
     blocked = op.state is State.BLOCKED or op.broken_off
     site = op.at if blocked else op.site
-    name = op.api if op.blocking or not blocked or op.wait_site is None else f"{op.api}, wait"
+    waits = blocked and not op.blocking and op.wait_site is not None
     return Operation(
         rank=op.rank,
-        op=name,
+        op=f"{call(op)}, wait" if waits else call(op),
         peer=op.peer,
         tag=op.tag if not op.is_collective and op.tag else None,
         action=op.action,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeGuard
 
-from harness.checkers.phrases import operation, place
+from harness.checkers.phrases import call, operation, place, ranks_text
 from harness.findings import Finding
 from harness.trace import UNKNOWN_SITE, Op, Site, State, Trace
 
@@ -19,21 +19,48 @@ def check_dropped(trace: Trace, backend: str = "gloo") -> list[Finding]:
     if backend == "nccl":
         return []
     dropped = [op for op in _all(trace) if op.state is State.DROPPED and not op.is_collective]
-    return _by_place(
-        (op for op in dropped if op.match is None or op.match.state is State.BLOCKED), _dropped
+    lost = [op for op in dropped if op.match is None or op.match.state is State.BLOCKED]
+    return [
+        *_by_place((op for op in lost if not _never_waited(op)), _dropped),
+        *_by_place((op for op in lost if _never_waited(op)), _ignored),
+    ]
+
+
+def _never_waited(op: Op) -> bool:
+    """Whether a call that waits by itself came back without: the backend did nothing."""
+    return op.api in ("send", "recv") and op.blocked_ns is None
+
+
+def _ignored(op: Op) -> Finding:
+    return Finding(
+        code="invalid-argument",
+        message=(
+            f"rank {op.rank}'s {op.api} {_towards(op)} came back and did nothing: the group's "
+            "backend has no part in a tensor of that device"
+        ),
+        help="pass a tensor that is on a device of the backend; one on meta has no data to send",
+        ranks=(op.rank,),
+        operations=(operation(op),),
+        time_ns=op.posted_ns,
     )
 
 
 def _dropped(op: Op) -> Finding:
     what = "send" if op.kind == "send" else "receive"
-    fate = "was never delivered" if op.kind == "send" else "was never received"
+    fate = (
+        "the message was never delivered" if op.kind == "send" else "it takes no message any more"
+    )
+    spare = "" if op.kind == "send" else "; leave out a receive for which nothing is sent"
     return Finding(
         code="dropped-request",
         message=(
-            f"rank {op.rank} dropped the handle of its {op.api} {_towards(op)} before the {what} "
-            f"had ended: the message {fate}"
+            f"rank {op.rank} dropped the handle of its {call(op)} {_towards(op)} before the {what} "
+            f"had ended: {fate}"
         ),
-        help="keep the handle that the call returns, and wait() for it before it goes out of scope",
+        help=(
+            "keep the handle that the call returns, and wait() for it before it goes out of scope"
+            + spare
+        ),
         ranks=(op.rank,),
         operations=(operation(op),),
         time_ns=op.ended_ns or op.posted_ns,
@@ -49,19 +76,35 @@ def check_unawaited(trace: Trace) -> list[Finding]:
         return op.state is State.POSTED and op.match is not None and not op.match.pending
 
     own = (op for op in _all(trace) if not op.by_torch)
-    return _by_place((op for op in own if ended(op)), _unawaited)
+    return _by_place((op for op in own if ended(op)), lambda op: _unawaited(op, trace))
 
 
-def _unawaited(op: Op) -> Finding:
+def _unawaited(op: Op, trace: Trace) -> Finding:
+    absent = _absent(op, trace)
     return Finding(
         code="unawaited-request",
         severity="warning",
-        message=f"rank {op.rank} never waited for its {op.api} {_towards(op)}",
-        help="wait() for the handle before the buffer is used again, and before the program ends",
+        message=(
+            f"rank {op.rank} never waited for its {call(op)} {_towards(op)}"
+            + (f", and {ranks_text(absent)} never came to it" if absent else "")
+        ),
+        help=(
+            f"call {op.api} on every rank of the group, and wait() for it on each"
+            if absent
+            else "wait() for the handle before the buffer is used again and the program ends"
+        ),
         ranks=(op.rank,),
         operations=(operation(op),),
         time_ns=op.ended_ns or op.posted_ns,
     )
+
+
+def _absent(op: Op, trace: Trace) -> list[int]:
+    """Return the ranks that a collective still lacks; none where that is not known."""
+    group = trace.groups.get(op.group)
+    if not op.is_collective or group is None or op.group in trace.opaque:
+        return []
+    return sorted(set(group.ranks) - trace.matcher.met(op).keys())
 
 
 def check_unreceived(trace: Trace) -> list[Finding]:
@@ -93,7 +136,40 @@ def check_buffers(trace: Trace) -> list[Finding]:
     was certainly still to come; else a warning, for it may have been over by then.
     """
     changed = [op for op in _all(trace) if op.overwritten]
-    return _by_place(changed, _overwritten)
+    return [  # apart: one batch has both
+        *_by_place((op for op in changed if op.kind == "send"), _overwritten),
+        *_by_place((op for op in changed if op.kind == "recv"), _overwritten),
+        *_by_place(
+            (op for op in changed if op.is_collective and not op.by_torch),
+            lambda op: _changed_meanwhile(op, trace, changed),
+        ),
+    ]
+
+
+def _changed_meanwhile(op: Op, trace: Trace, changed: Sequence[Op]) -> Finding:
+    """Return the finding on a collective whose tensor a rank wrote to before its wait.
+
+    An error where some rank came to it only after another such rank had begun to wait.
+    """
+    same = [other for other in changed if (other.site, other.api) == (op.site, op.api)]
+    certain = any(
+        other.posted_ns > (one.blocked_ns or one.posted_ns)
+        for one in same
+        for other in trace.matcher.met(one).values()
+    )
+    return Finding(
+        code="buffer-overwrite",
+        severity="error" if certain else "warning",
+        message=(
+            f"rank {op.rank} wrote to a tensor of its {call(op)} {_towards(op)} before the wait "
+            "for it"
+        ),
+        help="wait() for the handle before you change the tensor, or give the collective a clone",
+        ranks=(op.rank,),
+        operations=(operation(op),),
+        details={"waited_at": place(op.at)},
+        time_ns=op.blocked_ns or op.posted_ns,
+    )
 
 
 def _overwritten(op: Op) -> Finding:
@@ -110,7 +186,7 @@ def _overwritten(op: Op) -> Finding:
         code=code,
         severity="error" if certain else "warning",
         message=(
-            f"rank {op.rank} {what} {op.api} {_towards(op)} before the wait for it"
+            f"rank {op.rank} {what} {call(op)} {_towards(op)} before the wait for it"
             + (f", at {place(op.touched)}" if _has_place(op.touched) else "")
         ),
         help=help_,
@@ -137,7 +213,7 @@ def check_destroyed(trace: Trace) -> list[Finding]:
                 if op.group == group
                 and op.kind != "recv"
                 and op.posted_ns < at
-                and op.state is State.POSTED
+                and _outlived(op, at)
                 and not _had_ended(trace, op, at)
             ]
             found += _by_place(
@@ -146,7 +222,7 @@ def check_destroyed(trace: Trace) -> list[Finding]:
                     code="early-destroy",
                     message=(
                         f"rank {op.rank} destroyed the process group at {place(site)} while its "
-                        f"{op.api} {_towards(op)} was pending"
+                        f"{call(op)} {_towards(op)} was pending"
                     ),
                     help="wait() for every request before destroy_process_group()",
                     ranks=(op.rank,),
@@ -155,6 +231,13 @@ def check_destroyed(trace: Trace) -> list[Finding]:
                 ),
             )
     return found
+
+
+def _outlived(op: Op, at: int) -> bool:
+    """Whether the operation was pending by then: its handle may have been dropped since."""
+    if op.state is State.DROPPED:
+        return op.ended_ns is not None and op.ended_ns >= at
+    return op.state is State.POSTED
 
 
 def _had_ended(trace: Trace, op: Op, at: int) -> bool:
@@ -180,7 +263,7 @@ def _all(trace: Trace) -> Iterable[Op]:
 
 
 def _by_place(ops: Iterable[Op], make: Callable[[Op], Finding]) -> list[Finding]:
-    """Make one finding for each place in the code: the first time, with how often it happened."""
+    """Make one finding for each place in the code: the first time, and who else came to it."""
     places: dict[object, list[Op]] = {}
     for op in ops:
         places.setdefault((op.site, op.api), []).append(op)
@@ -190,5 +273,11 @@ def _by_place(ops: Iterable[Op], make: Callable[[Op], Finding]) -> list[Finding]
         if len(same) > 1:
             ranks = tuple(sorted({op.rank for op in same} | set(finding.ranks)))
             finding = finding.with_(details=finding.details | {"times": len(same)}, ranks=ranks)
+        first_of = {op.rank: op for op in reversed(same)}
+        if others := sorted(first_of.keys() - {same[0].rank}):
+            finding = finding.with_(
+                message=f"{finding.message}; {ranks_text(others)} likewise",
+                operations=(*finding.operations, *(operation(first_of[rank]) for rank in others)),
+            )
         found.append(finding)
     return found

@@ -8,14 +8,14 @@ from harness.findings import Operation
 from harness.trace import Compute
 from harness.worlds import Outcome
 
-_NAMES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
+NAMES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 
 
 def operation(compute: Compute, state: str) -> Operation:
     """Make a finding's operation of a compute event."""
     return Operation(
         compute.rank,
-        _NAMES.get(compute.kind, compute.kind),
+        NAMES.get(compute.kind, compute.kind),
         *compute.site,
         state,
         action=f"{compute.stage}{compute.kind}{compute.microbatch}",
@@ -34,9 +34,13 @@ def computed(outcome: Outcome, ranks: Iterable[int], kind: str) -> tuple[Operati
 
 
 def cut(outcome: Outcome, rank: int) -> tuple[Operation, ...]:
-    """Return the forward of ``rank`` whose input does not require grad; else any forward there."""
+    """Return the forward of ``rank`` whose input does not require grad, or of the rank after it.
+
+    Else any forward of ``rank``: its output, or what came of it, has no graph to go back through.
+    """
+    for at in outcome.trace.ranks[rank : rank + 2]:
+        for compute in at.computes:
+            if compute.kind == "F" and not compute.requires_grad:
+                return (operation(compute, "input does not require grad"),)
     computes = [c for c in outcome.trace.ranks[rank].computes if c.kind == "F"]
-    cuts = [c for c in computes if not c.requires_grad]
-    if cuts:
-        return (operation(cuts[0], "input does not require grad"),)
     return tuple(operation(c, "computed") for c in computes[:1])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from harness.checkers.phrases import do
 from harness.findings import Finding, Operation
+from harness.parity.draws import SLICE, Origin, origin_of
 from harness.parity.reference import gradient_only, initial
 from harness.parity.results import StepResult, unpack
 from pipeline.model import Workload
@@ -41,32 +43,40 @@ def initial_values(workload: Workload, results: Sequence[StepResult]) -> Finding
     """Compare the values that the parameters start with."""
     right, start = initial(gradient_only(workload)).values(), 0
     differing: list[tuple[int, str, float]] = []
+    drawn: list[Origin | None] = []
     for result in results:
         mine = unpack(result.initial, workload.dtype)
         place = 0
         for name, shape in result.layout:
             size = math.prod(shape)
             got, want = mine[place : place + size], right[start : start + size]
-            place, start = place + size, start + size
             if not torch.equal(got, want):
                 apart = float((got.double() - want.double()).abs().max())
                 differing.append((result.rank, name.removeprefix("units.0."), apart))
+                if len(shape) == 2 and not drawn:
+                    drawn.append(origin_of(got.view(shape), workload, start, len(results)))
+            place, start = place + size, start + size
     if not differing:
         return None
     ranks = sorted({rank for rank, _, _ in differing})
     rank, name, _ = differing[0]
+    details: dict[str, Any] = {
+        "stage": rank,
+        "parameter": name,
+        "max_difference": max(apart for _, _, apart in differing),
+    }
+    told = f"{do(ranks)} not start with the monolith's parameters: first {name} of stage {rank}"
+    advice = SLICE
+    if origin := next(iter(drawn), None):
+        told, advice = f"{told}, {origin.told}", origin.help
+        details |= origin.details
     return Finding(
         "init-mismatch",
-        f"{do(ranks)} not start with the monolith's parameters: first {name} of stage {rank}",
-        "build the whole seeded model on every rank and keep a slice; skipping ahead in the random "
-        "state needs exactly what each layer's init consumed",
+        told,
+        advice,
         ranks=tuple(ranks),
         operations=_built(results, ranks),
-        details={
-            "stage": rank,
-            "parameter": name,
-            "max_difference": max(apart for _, _, apart in differing),
-        },
+        details=details,
     )
 
 

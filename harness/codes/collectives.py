@@ -42,7 +42,7 @@ pairs its loss with another's gradient norm.
         example="""
 if rank == 0:
     dist.all_reduce(warmup_loss)
-dist.all_reduce(loss)        # rank 1's first meets rank 0's warmup_loss
+dist.all_reduce(loss)  # rank 1's first meets rank 0's warmup_loss
 dist.all_reduce(grad_norm)
 """,
         instead="""

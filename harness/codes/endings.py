@@ -8,8 +8,9 @@ CODES = (
         summary="the backend refuses the call",
         meaning="""
 A communication was called with what its backend cannot take: a send to oneself, a negative tag, a
-size that is not a whole number, a non-contiguous tensor, a tensor on the wrong device. A call that
-fails because its peer has gone, or did not come in time, is another matter and no such finding.
+size that is not a whole number, a non-contiguous tensor, a tensor on the wrong device (which gloo
+passes over in silence). A call that fails because its peer has gone, or did not come in time, is
+another matter and no such finding.
 """,
         why="The call fails on this rank, and its peers wait for a message that never comes.",
         example="""
@@ -71,8 +72,9 @@ own, or another of its threads may still post. The report shows where each rank 
 seem to wait for each other, or for one that has finished, it says so, as a suspicion.
 """,
         why="""
-A loop that polls is_completed() on a gloo send never ends, as nothing drives the request. A
-computation that is merely long is not wrong: give it a longer --timeout.
+A loop that polls is_completed() on a gloo send never ends, as nothing drives the request; nor does
+a second wait for the request of one message. A computation that is merely long is not wrong: give
+it a longer --timeout.
 """,
         example="""
 while not work.is_completed():
@@ -81,8 +83,11 @@ while not work.is_completed():
         instead="""
 work.wait()
 """,
-        fix="Wait instead of polling; or raise --timeout above the longest step without messages.",
-        backends=("gloo", "nccl"),
+        fix="""
+Wait instead of polling, once for each request; or raise --timeout above the longest step without
+messages.
+""",
+        backends=("sim", "gloo", "nccl"),
     ),
     Code(
         name="nccl-hazard",

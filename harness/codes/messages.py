@@ -9,8 +9,10 @@ CODES = (
         meaning="""
 Each rank of the cycle is blocked in an operation that only the next rank can complete, and the
 next rank is blocked as well. This is proved from what every rank has posted, not concluded from
-a timeout: the ranks could wait for ever. The cause says "needs-buffering" where the program would
-go on if sends completed before their receives, or that the ranks disagree about a tag or group.
+a timeout: the ranks could wait for ever. The cause is needs-buffering where the program is shown to
+finish if sends complete before their receives; tag-mismatch or wrong-group where two ranks have
+come to the same operation with different tags or in different groups; else order: each would come
+to what the next one waits for only later, if at all.
 """,
         why="""
 On gloo a send completes only when its receive is posted, at every size. Other transports buffer
@@ -37,8 +39,10 @@ or post both as one batch_isend_irecv. In 1F1B it is enough to isend the activat
         summary="a rank waits for what no rank can post any more",
         meaning="""
 A rank is blocked in a receive, a send or a collective, and the rank that would have to take part
-has finished, or has gone past the place. For a barrier or another collective the report names the
-first place where the ranks' counts part.
+has finished, or has gone past the place. The cause says what is shown of it: missing-send,
+missing-receive or missing-collective, with the collective that is left out and the place where the
+ranks' counts part; tag-mismatch, wrong-group or wrong-peer where it was posted, with another tag,
+in another group, or between other ranks; order where a receive from any source took the message.
 """,
         why="""
 The rank hangs until the group's timeout, 30 minutes on gloo, and the error then names neither the
@@ -69,8 +73,8 @@ Nothing checks this. On gloo a buffer that is too large is filled in part and ke
 behind; one that is too small aborts the receiving process with no Python exception.
 """,
         example="""
-dist.send(activation, dst=1)               # 8 samples
-dist.recv(torch.empty(32, width), src=0)   # room for 32
+dist.send(activation, dst=1)  # 8 samples
+dist.recv(torch.empty(32, width), src=0)  # room for 32
 """,
         instead="""
 dist.recv(torch.empty(8, width), src=0)
@@ -137,7 +141,7 @@ A receive is missing, so a microbatch's data was not used; or the send is one to
 such a program silently; with NCCL it may hang at the end.
 """,
         example="""
-for microbatch in range(chunks):      # sender
+for microbatch in range(chunks):  # sender
     works.append(dist.isend(out[microbatch], dst=1))
 for microbatch in range(chunks - 1):  # receiver
     dist.recv(buffer, src=0)

@@ -22,20 +22,8 @@ def sections(code: Code) -> Iterator[tuple[str, str]]:
 
 
 def shown_by(code: Code) -> str:
-    """Name the backends that can show it, and which of them are still to come."""
-    from harness.worlds.backends import BACKENDS
-
-    known = tuple(BACKENDS)
-    names = [name if name in known else f"{name} (not available yet)" for name in code.backends]
-    shown = ", ".join(f"--backend {name}" for name in names)
-    return shown if is_available(code) else f"nothing yet: {shown}"
-
-
-def is_available(code: Code) -> bool:
-    """Whether a world of today can report it."""
-    from harness.worlds.backends import BACKENDS
-
-    return not BACKENDS.keys().isdisjoint(code.backends)
+    """Name the backends that can show it."""
+    return ", ".join(f"--backend {name}" for name in code.backends)
 
 
 def render_page(code: Code) -> str:
@@ -47,16 +35,31 @@ def render_page(code: Code) -> str:
 
 
 def render_list() -> str:
-    """Return every code with its line, warnings and what no world can report yet marked."""
+    """Return every code with its line, warnings marked."""
     width = max(map(len, CODES))
     lines = [f"{code.name:{width}}  {code.summary}{_remark(code)}" for code in CODES.values()]
     return "\n".join([*lines, "", "harness explain CODE says more about one."])
 
 
 def _remark(code: Code) -> str:
-    if not is_available(code):
-        return " (not available yet)"
     return " (warning)" if code.severity == "warning" else ""
+
+
+def render_markdown() -> str:
+    """Return every code's page as one document: ``docs/codes.md``."""
+    rows = [f"| [`{c.name}`](#{c.name}) | {c.severity} | {c.summary} |" for c in CODES.values()]
+    parts = [
+        "# Finding codes",
+        "What `harness explain CODE` prints, for every code. Made from where they are defined, by\n"
+        "`python -m harness.codes.page > docs/codes.md`.",
+        "\n".join(["| code | severity | what it says |", "|---|---|---|", *rows]),
+    ]
+    for code in CODES.values():
+        parts.append(f"## {code.name}\n\n{code.summary[0].upper()}{code.summary[1:]}.")
+        for title, text in sections(code):
+            is_code = title in ("Example", "Instead")
+            parts.append(f"**{title}**\n\n" + (f"```python\n{text}\n```" if is_code else text))
+    return "\n\n".join(parts) + "\n"
 
 
 def show_rich(code: Code) -> None:
@@ -80,3 +83,7 @@ def show_rich(code: Code) -> None:
 
 def _paragraph(text: str) -> str:
     return textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    print(render_markdown(), end="")

@@ -32,7 +32,8 @@ def plan(rank, world_size, chunks):
         summary="more activations in flight than the schedule promises",
         meaning="""
 A rank holds more microbatches whose forward is done and whose backward is not than its schedule
-allows: for 1F1B that is min(chunks, world_size - rank).
+allows: for 1F1B that is min(chunks, world_size - rank). A built-in schedule promises its bound; a
+step or plan of your own promises one by `step.promises = "1f1b"` in its file, and none without.
 """,
         why="""
 The bound is what 1F1B is chosen for. Without it memory grows with chunks, and the job fails when

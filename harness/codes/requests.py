@@ -9,7 +9,8 @@ CODES = (
         summary="a request that completed and was never waited for",
         meaning="""
 The Work that an isend, irecv or asynchronous collective returned was kept, and the program ended
-without a wait for it. It happened to complete.
+without a wait for it. It happened to complete; or it is a collective that some rank never came to,
+which the message says.
 """,
         why="""
 Only a wait makes the data safe to use, and raises the request's error. Without it the program

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.parity.causes import Claim
+from harness.parity.causes import Claim, number
 
 CHECK_ALL = (
     "compare how this step feeds, weights and accumulates its microbatches with "
@@ -10,26 +10,28 @@ CHECK_ALL = (
 )
 
 
-def help_for(claim: Claim, chunks: int) -> str:
-    """Say what to do about a gradient with this cause."""
+def help_for(claim: Claim, chunks: int, batch: int = 0) -> str:
+    """Say what to do about a gradient with this cause; ``batch`` is its samples, if known."""
     if claim.kind == "scale":
-        return _scale(claim.cause.partition(":")[2], chunks)
+        return _scale(claim.cause.partition(":")[2], chunks, batch)
     if claim.kind == "unknown" and claim.note.startswith("each microbatch"):
         return (
             f"{claim.note}: weight it by its share of the batch, (loss * size / batch.size)"
             ".backward(), or raise ValueError for a batch that chunks does not divide"
         )
-    if claim.kind == "unknown" and claim.note:
-        return f"{claim.note}; {CHECK_ALL}"
     return _HELP.get(claim.kind, CHECK_ALL)
 
 
-def _scale(factor: str, chunks: int) -> str:
+def _scale(factor: str, chunks: int, batch: int) -> str:
     if factor == str(chunks):
         return (
             "divide each microbatch's mean loss by chunks before its backward: "
             "(loss / chunks).backward(); dividing the printed loss alone changes no gradient"
         )
+    if factor == number(1 / chunks, 0.0):
+        return "divide by chunks once only: in the loss, in the step or in the loop around it"
+    if factor == str(batch):
+        return "weight by size / batch.size: without the division it is a sum over the samples"
     return (
         f"the whole gradient is {factor} times the batch's: look for a factor that is one too many"
     )

@@ -110,7 +110,7 @@ def _copy(
     """Copy a reference in another dtype, every value moved by at most one rounding."""
     copy = Reference(replace(reference.workload, dtype=dtype))
     pairs = list(zip(copy.parameters, reference.parameters, strict=True))
-    copy.model.inputs = reference.model.inputs.to(dtype)
+    copy.model.inputs = reference.model.inputs.to(dtype, copy=True)
     for target, source in pairs:
         target.copy_(source)
     if generator is not None:

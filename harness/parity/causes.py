@@ -15,6 +15,7 @@ from torch import Tensor
 
 SLACK = 10.0  # how far beyond rounding a residual may be and still count as nothing
 SURE = 0.02  # a coefficient known worse than this names nothing
+SHOWN = 8  # coefficients, at most, that a message has
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,15 @@ def _named(solved: Fit, shares: Sequence[float]) -> Claim:
         return _with(shown, f"missing-microbatch:{_places(zero)}")
     if bool((once | twice).all()) and bool(twice.any()):
         return _with(shown, f"duplicate-microbatch:{_places(twice)}")
-    return _with(shown, "unknown", _weighting(c, u, shares))
+    return _with(shown, "unknown", _weighting(c, u, shares) or _counted(c, u))
+
+
+def _counted(c: Tensor, u: Tensor) -> str:
+    """Say how much of each microbatch's gradient there is."""
+    if len(c) > SHOWN:
+        return ""
+    times = [number(float(value), float(unsure)) for value, unsure in zip(c, u, strict=True)]
+    return f"it is the microbatches' gradients times {', '.join(times)}, and not 1 each"
 
 
 def _weighting(c: Tensor, u: Tensor, shares: Sequence[float]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 import torch
@@ -13,6 +14,7 @@ from harness.parity.oracle import Difference, Step
 from harness.parity.results import StepRecord
 
 SMALL = 4  # of so few microbatches every permutation is tried
+ROUNDED = 16.0  # roundings of one value, at most, that the whole gradient may show
 
 
 def diagnose(difference: Difference, records: Sequence[StepRecord]) -> tuple[Claim, int]:
@@ -28,14 +30,33 @@ def diagnose(difference: Difference, records: Sequence[StepRecord]) -> tuple[Cla
     if not bool(torch.isfinite(step.observed).all()):
         return Claim(note="the gradient has values that are not finite"), _not_finite(step)
     if (cut := _cut(step)) is not None:
-        return Claim(f"graph-cut:stage {cut}"), min(cut + 1, len(step.spans) - 1)
+        # Its own graph was never gone through, or the next stage gave it nothing to go with.
+        begun = cut if not records[cut].backwards else min(cut + 1, len(step.spans) - 1)
+        return Claim(f"graph-cut:stage {cut}"), begun
+    if difference.left_out:
+        return Claim(f"missing-microbatch:{','.join(map(str, difference.left_out))}"), culprit
     together = _solve(step, difference, records, difference.ranks)
     if together.cause != "unknown":
         return together, culprit
     alone = [_solve(step, difference, records, (rank,)) for rank in reversed(difference.ranks)]
-    if alone[0].cause != "unknown" or not together.note:
-        return alone[0], culprit
-    return together, culprit
+    claim = alone[0] if alone[0].cause != "unknown" or not together.note else together
+    if claim.cause == "unknown" and (note := _rounded(step)):
+        claim = replace(claim, note=note)
+    return claim, culprit
+
+
+def _rounded(step: Step) -> str:
+    """Say whether the gradient is as near to the right one as lower precision would leave it."""
+    if step.observed.dtype != torch.float64:
+        return ""
+    whole = float(step.columns.gradients.norm(dim=1).sum())
+    apart = float((step.observed - step.right).norm()) / whole
+    if apart > ROUNDED * torch.finfo(torch.float32).eps:
+        return ""
+    return (
+        f"it is {apart:.0e} of itself away, no more than rounding to float32 would leave: look for "
+        "a .float(), or a tensor made without dtype"
+    )
 
 
 def _solve(

@@ -37,6 +37,7 @@ class Step:
     observed: Tensor  # (values,): over all ranks, in order
     spans: tuple[slice, ...]  # per rank, its part of the values
     absent: frozenset[int]  # parameters without any gradient
+    backwards: tuple[tuple[int, ...], ...] = ()  # per rank, places in the partition
 
     @property
     def sizes(self) -> list[int]:
@@ -56,6 +57,7 @@ class Difference:
     expected: float = math.nan
     got: float = math.nan
     within_tolerance: bool = False  # only not bitwise
+    left_out: tuple[int, ...] = ()  # microbatches without which the gradient is so, bit for bit
     bound: Bound | None = None
     evidence: Step | None = None
     earlier: tuple[Step, ...] = ()
@@ -132,7 +134,10 @@ def _evidence(
         first += len(result.layout)
     observed = torch.cat([unpack(record.gradient, workload.dtype) for record in records])
     order = tuple(cut.order(records[-1].backwards))
-    return Step(number, reference, columns, cut, order, right, observed, spans, frozenset(absent))
+    return Step(
+        *(number, reference, columns, cut, order, right, observed, spans, frozenset(absent)),
+        tuple(cut.seen(record.backwards) for record in records),
+    )
 
 
 def _numbers(step: Step, loss: float | None, verdict: Verdict, exact: bool) -> Difference | None:
@@ -146,6 +151,8 @@ def _numbers(step: Step, loss: float | None, verdict: Verdict, exact: bool) -> D
     bound = bounds.measure(step.reference, step.columns, step.order)
     if not same and (found := _gradient(step, bound)) is not None:
         return found
+    if not same and (found := _left_out(step)) is not None:
+        return replace(found, bound=bound)
     if loss is not None and (lost := _loss(step, bound, loss)) is not None:
         return lost
     if not exact:
@@ -159,6 +166,33 @@ def _numbers(step: Step, loss: float | None, verdict: Verdict, exact: bool) -> D
     found = _worst("gradient", step, error, torch.zeros_like(error))
     assert found is not None
     return replace(found, within_tolerance=True, bound=bound)
+
+
+def _left_out(step: Step) -> Difference | None:
+    """Return the difference where ranks went backward through some of the microbatches only.
+
+    That they left others out may stay within the bound of a low precision. It is certain where
+    what they have is, bit for bit, the sum of those that they did.
+    """
+    everything = set(range(len(step.partition.rows)))
+    ranks, missing = [], set[int]()
+    for rank, (places, span) in enumerate(zip(step.backwards, step.spans, strict=True)):
+        left = everything - set(places)
+        if not left or not places or len(set(places)) < len(places):
+            continue
+        observed = step.observed[span]
+        if torch.equal(observed, step.right[span]):
+            continue
+        if torch.equal(observed, step.columns.accumulated(places)[span]):
+            ranks.append(rank)
+            missing |= left
+    if not ranks:
+        return None
+    error = _errors(step, step.right)
+    first = next(p for p in range(len(step.sizes)) if step_rank(step, p) == ranks[0])
+    worst = float(error.max())
+    left_out = tuple(sorted(missing))
+    return Difference("gradient", step.number, tuple(ranks), first, worst, left_out=left_out)
 
 
 def _gradient(step: Step, bound: Bound) -> Difference | None:

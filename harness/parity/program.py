@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,7 +53,21 @@ class StepEntry:
         torch.set_num_threads(1)  # the order of additions must not depend on the machine
         workload = workload_of(self.case)
         comms = Comms(workload.dtype, context.device)
-        return run_rank(self.target, self.case, context, comms, recorder.active())
+        with damage_of(self.case, context):
+            return run_rank(self.target, self.case, context, comms, recorder.active())
+
+
+def damage_of(case: Case, context: RankContext) -> AbstractContextManager[None]:
+    """Return the block in which a mutant's calls are damaged; a plan's is so already."""
+    if case.mutant is None:
+        return nullcontext()
+    from harness.injection import Injection
+    from harness.mutate.calls import OPERATORS, damaged
+
+    name = Injection.parse(case.mutant)
+    if name.operator not in OPERATORS:
+        return nullcontext()
+    return damaged(name, context.rank, context.world_size, case.chunks or 1)
 
 
 def run_rank(
@@ -106,7 +121,7 @@ def as_step(target: Target, function: Callable[..., Any], case: Case) -> Step:
     assert case.chunks is not None
     make = _rows_of_schedule if target.kind == "schedule" else _rows
     schedule = target.text if target.kind == "schedule" else function
-    rows, policy = make(schedule, case.world, case.chunks, case.policy)
+    rows, policy = make(schedule, case.world, case.chunks, case.policy, case.mutant)
 
     def planned(stage: Stage, comms: Comms, batch: Batch, chunks: int) -> Tensor | None:
         return run_step(rows[comms.rank], policy, stage, comms, batch, chunks)
@@ -115,12 +130,23 @@ def as_step(target: Target, function: Callable[..., Any], case: Case) -> Step:
 
 
 def _rows(
-    schedule: str | Callable[..., Any], world: int, chunks: int, asked: str | None
+    schedule: str | Callable[..., Any],
+    world: int,
+    chunks: int,
+    asked: str | None,
+    mutant: str | None,
 ) -> tuple[tuple[tuple[Action, ...], ...], Policy]:
     """Return every rank's actions, with sends and receives, and the policy that they follow."""
     plan = build_plan(schedule, world, chunks)
-    validate(plan)
     policy = get_policy(asked or default_policy(plan))
+    if mutant is not None:
+        from harness.injection import Injection
+        from harness.mutate.plans import PLAN_OPERATORS, mutated
+
+        name = Injection.parse(mutant)
+        if name.operator in PLAN_OPERATORS:
+            plan = mutated(plan, policy, name)
+    validate(plan)
     return plan.rows if plan.is_lowered else lower(plan, policy).rows, policy
 
 

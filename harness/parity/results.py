@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,15 +15,15 @@ from harness.trace import Frame
 
 def pack(tensors: Iterable[Tensor | None], like: Sequence[Tensor]) -> bytes:
     """Return the values of ``tensors`` one after the other; zeros for a None."""
-    with torch.no_grad():
-        flat = [
-            (torch.zeros_like(model) if tensor is None else tensor).reshape(-1)
-            for tensor, model in zip(tensors, like, strict=True)
-        ]
-        if not flat:
-            return b""
-        joined = torch.cat(flat).cpu()
-    return joined.view(torch.uint8).numpy().tobytes()
+    return b"".join(
+        _bytes_of(torch.zeros_like(model) if tensor is None else tensor)
+        for tensor, model in zip(tensors, like, strict=True)
+    )
+
+
+def _bytes_of(tensor: Tensor) -> Any:
+    """Return the values as a buffer: the same memory, where it is contiguous and on the CPU."""
+    return tensor.detach().reshape(-1).view(torch.uint8).cpu().numpy()
 
 
 def unpack(data: bytes, dtype: torch.dtype) -> Tensor:

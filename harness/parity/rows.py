@@ -21,9 +21,13 @@ class Partition:
     unfed: tuple[int, ...] = ()
     """Places in ``rows`` that no forward was given."""
 
+    def seen(self, microbatches: Sequence[int]) -> tuple[int, ...]:
+        """Translate backwards to the places that are known of them, in their order."""
+        return tuple(self.column_of[m] for m in microbatches if m in self.column_of)
+
     def order(self, microbatches: Sequence[int]) -> list[int]:
         """Translate backwards, as a rank numbers them, to places; all, in order, if unusable."""
-        places = [self.column_of[m] for m in microbatches if m in self.column_of]
+        places = list(self.seen(microbatches))
         usable = sorted(places) == list(range(len(self.rows)))
         return places if usable else list(range(len(self.rows)))
 

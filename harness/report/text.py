@@ -54,13 +54,13 @@ def render_finding(finding: Finding, *, color: bool = False, width: int | None =
     """Return one finding: what, where, why, what to do, how to see it again."""
     paint = _Paint(color)
     head = paint(finding.severity, f"{finding.severity}[{finding.code}]")
-    message = finding.message.replace(f"{Path.cwd()}{os.sep}", "")  # as paths are shown below
-    lines = [f"{head}: {message}"]
+    lines = [f"{head}: {_shown(finding.message)}"]
     lines += _columns(finding.operations)
     lines += _evidence(finding.details)
-    lines += _labelled("cause:", _cause(finding), paint, width)
+    lines += _labelled("injected:", finding.details.get("injected"), paint, width)
+    lines += _labelled("cause:", _shown(_cause(finding)), paint, width)
     lines += _consequences(finding.details.get("followed_by", []), paint, width)
-    lines += _labelled("help:", finding.help, paint, width)
+    lines += _labelled("help:", _shown(finding.help), paint, width)
     lines += _labelled("confirmed on:", ", ".join(finding.confirmed_on), paint, width)
     if finding.case:
         lines.append(f"{paint('name', 'replay:')} harness replay {shlex.quote(finding.case)}")
@@ -70,15 +70,19 @@ def render_finding(finding: Finding, *, color: bool = False, width: int | None =
 def _consequences(followed: Sequence[str], paint: _Paint, width: int | None) -> Iterator[str]:
     """Yield what came of it, the first few."""
     for text in followed[:SHOWN_CONSEQUENCES]:
-        yield from _labelled("then:", text, paint, width)
+        yield from _labelled("then:", _shown(text), paint, width)
     if (more := len(followed) - SHOWN_CONSEQUENCES) > 0:
         yield from _labelled("then:", f"{more} more that follow from it", paint, width)
 
 
-def _cause(finding: Finding) -> str | None:
+def _cause(finding: Finding) -> str:
     """Return the cause's name with its account, or whichever of them there is."""
-    parts = [part for part in (finding.cause, finding.details.get("why")) if part]
-    return ": ".join(parts) or None
+    return ": ".join(part for part in (finding.cause, finding.details.get("why")) if part)
+
+
+def _shown(text: str) -> str:
+    """Name the files in a sentence as :func:`shown_path` does."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def shown_path(file: str) -> str:
@@ -90,13 +94,14 @@ def shown_path(file: str) -> str:
 
 
 def describe_operation(operation: Operation) -> str:
-    """Say what a rank did, and to whom: ``isend to 1``, ``all_reduce``."""
-    text = operation.op
+    """Say what a rank did, and to whom: ``isend to 1``, ``irecv from 0, wait``, ``all_reduce``."""
+    text, _, wait = operation.op.partition(", ")
     if operation.peer is not None:
         text += f" {'from' if 'recv' in operation.op else 'to'} {operation.peer}"
     elif "recv" in operation.op:
         text += " from any rank"
-    return f"{text}, tag {operation.tag}" if operation.tag else text
+    more = [text, f"tag {operation.tag}" if operation.tag else "", wait]
+    return ", ".join(part for part in more if part)
 
 
 def _columns(operations: Sequence[Operation]) -> list[str]:
@@ -175,12 +180,15 @@ def _summary(report: Report, paint: _Paint, width: int | None) -> Iterator[str]:
         yield from _labelled("compared:", describe_compared(report.tried), paint, width)
         yield from _labelled("run:", describe_runs(report.tried), paint, width)
     else:
+        yield from _labelled("injected:", report.tried.get("injected"), paint, width)
         yield from _labelled("ran on real ranks:", report.tried.get("on real ranks"), paint, width)
         yield from _labelled("virtual time:", describe_time(report.tried), paint, width)
         if trace := report.tried.get("trace"):
             yield from _labelled("trace:", f"{trace} (the same at every replay)", paint, width)
+        if picture := report.tried.get("messages"):
+            yield from ["", *picture.splitlines()]
     if report.cases.refused:
-        yield f"{paint('name', 'refused by the target:')} {_count(report.cases.refused, 'case')}"
+        yield f"{paint('name', 'refused by the target:')} {count(report.cases.refused, 'case')}"
         for message, times in sorted(report.refusals.items(), key=lambda item: -item[1]):
             yield f"  {times} × {' '.join(message.split())}"
     if report.outcome == "clean" and not report.findings:
@@ -193,15 +201,15 @@ def headline(report: Report, paint: _Paint | None = None) -> str:
     failures = len(report.failures)
     warnings = len(report.findings) - failures
     if failures:
-        verdict = paint("error", _count(failures, "finding"))
+        verdict = paint("error", count(failures, "finding"))
     elif report.error is not None:
         return f"{paint('name', report.target)}: {paint('error', 'error:')} {report.error}"
     else:
         verdict = paint("ok", "no finding") if not report.interrupted else "no finding so far"
     if warnings:
-        verdict += f", {_count(warnings, 'warning')}"
+        verdict += f", {count(warnings, 'warning')}"
     cases = report.cases
-    where = "in this run" if report.command == "run" else f"in {_count(cases.run, 'case')}"
+    where = "in this run" if report.command == "run" else f"in {count(cases.run, 'case')}"
     if cases.failing and cases.run > 1:
         where += f" ({cases.failing} failing)"
     tail = ", interrupted" if report.interrupted else ""
@@ -209,5 +217,6 @@ def headline(report: Report, paint: _Paint | None = None) -> str:
     return f"{name}: {verdict} {where} on {report.backend}, {report.elapsed_s:.1f} s{tail}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return the number with its noun, in the plural unless it is one."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

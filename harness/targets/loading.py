@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
+from harness.own import HARNESS, is_own, is_program
 from harness.targets.aside import step_aside
 from harness.targets.signature import TargetError, no_such_function
 
-_OURS = str(Path(__file__).resolve().parents[1]) + os.sep
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = sysconfig.get_path("purelib") + os.sep
 _INSTALLED = tuple(
@@ -36,8 +36,11 @@ def user_traceback(error: BaseException) -> str:
         kept = [
             frame
             for frame in part.stack
-            if not frame.filename.startswith((_OURS, "<frozen"))
-            and "/importlib/" not in frame.filename
+            if is_program(frame.filename)
+            or (
+                not frame.filename.startswith((HARNESS, "<frozen"))
+                and "/importlib/" not in frame.filename
+            )
         ]
         part.stack = traceback.StackSummary.from_list(kept)
         part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
@@ -156,7 +159,7 @@ def _users_files(names: Iterable[str]) -> Iterable[tuple[str, tuple[str, int]]]:
 
 def is_users(file: str) -> bool:
     """Whether a module's file is the user's: neither ours, nor Python's, nor installed."""
-    return not file.startswith((_OURS, *_INSTALLED, "<"))
+    return is_program(file) or not (is_own(file) or file.startswith((*_INSTALLED, "<")))
 
 
 def is_standard(file: str) -> bool:

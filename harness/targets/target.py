@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.targets import loading
 from harness.targets.signature import (
@@ -65,12 +65,16 @@ class Target:
     def load_build_stage(self) -> Callable[..., Any] | None:
         """Return the user's ``build_stage(index, count, layers, width)``, or None.
 
-        It splits and initialises the model in the user's own way; it is given from Python, or
-        stands beside the step in the same file.
+        It splits and initialises the model in the user's own way; it is given from Python, is the
+        step's attribute of that name, or stands beside the step in the same file.
         """
         if self.build_stage is not None:
             return self._unpickle(self.build_stage)
-        if self.kind != "step" or self.payload is not None:
+        if self.kind != "step":
+            return None
+        if (own := getattr(self.load_function(), "build_stage", None)) is not None:
+            return cast("Callable[..., Any]", own)
+        if self.payload is not None:
             return None
         has_one = hasattr(self._import(), "build_stage")
         return self._find("build_stage") if has_one else None

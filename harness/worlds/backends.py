@@ -99,3 +99,9 @@ BACKENDS: dict[str, Backend] = {
     "gloo": Gloo("gloo"),
     "nccl": Nccl("nccl", host_blocking=True, settle_s=2.0),
 }
+
+
+def require_backend(name: str, world_size: int) -> None:
+    """Refuse a backend that cannot run so many ranks here, real or simulated; WorldError."""
+    if name in BACKENDS:
+        BACKENDS[name].require(world_size)

@@ -64,9 +64,34 @@ TAKEN_BY_A_DROPPED_ONE = Programs(
 )
 
 
+PASSED_OVER_BY_A_LATER_ONE = Programs(
+    (
+        (
+            Step("isend", 1, name=1),
+            Step("wait", name=1),
+            Step("send", 1, name=3),
+            Step("isend", 1, name=2),
+            Step("drop", name=2),
+            Step("send", 1, name=4),
+            Step("send", 1, name=5),
+        ),
+        (
+            Step("irecv", None, name=2),
+            Step("recv", 0, name=1),
+            Step("recv", 0, name=3),
+            Step("recv", None, name=4),
+            Step("wait", name=2),
+            Step("recv", 0, name=5),
+        ),
+    ),
+    {"0": (0, 1)},
+)
+
+
 @given(programs(any_source=True), seeds)
 @settings(max_examples=300)
 @example(TAKEN_BY_A_DROPPED_ONE, 0)
+@example(PASSED_OVER_BY_A_LATER_ONE, 0)
 def test_what_met_for_certain_did_meet_whatever_takes_from_any_source(
     what: Programs, seed: int
 ) -> None:

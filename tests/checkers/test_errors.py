@@ -162,6 +162,28 @@ def test_a_death_shows_the_last_operation_and_the_last_output() -> None:
     assert finding.details["output"] == [f"line {n}" for n in range(4, 9)]
 
 
+def test_an_abort_in_a_collective_with_splits_says_to_compare_them() -> None:
+    story = Story(2)
+    for rank in (0, 1):
+        story[rank].collective("all_to_all_single", splits=True)
+    finding = the(check_errors(outcome(story, statuses={1: -6})))
+    assert (finding.code, finding.ranks) == ("rank-death", (1,))
+    assert "compare the splits of all_to_all_single" in finding.help
+    killed = Story(2)
+    killed[1].collective("all_to_all_single", splits=True)
+    assert "splits" not in the(check_errors(outcome(killed, statuses={1: -9}))).help
+
+
+def test_a_second_wait_for_a_message_is_named_where_a_first_one_has_ended() -> None:
+    story = Story(2)
+    send = story[0].isend(1)
+    story[1].recv(0)
+    story[0].wait(send)
+    story[0].back()
+    assert "a second wait" in the(check_timeout(outcome(story, ending="timeout"))).help
+    assert "a second wait" not in the(check_timeout(outcome(Story(2), ending="timeout"))).help
+
+
 def test_an_outcome_without_failures_has_none() -> None:
     assert check_errors(outcome(Story(2))) == []
 

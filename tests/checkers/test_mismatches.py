@@ -153,6 +153,22 @@ def test_a_collective_that_pairs_two_places_which_both_ranks_come_to_is_skewed()
     assert "program.py:1 on rank 0 with program.py:2 on rank 1" in finding.message
 
 
+def test_a_rank_that_goes_on_alike_but_one_ahead_is_told_what_it_left_out() -> None:
+    (finding,) = check_skew(barriers((1, 2), (2, 1), (1, 2), (2, 2)).trace())
+    assert "let rank 1 come to the barrier at program.py:1 as rank 0 does" in finding.help
+
+
+def test_a_skew_may_also_come_of_another_order() -> None:
+    story = Story(2)
+    for pair in ((1, 2), (2, 1)):
+        for rank, line in enumerate(pair):
+            story[rank].collective("all_reduce", line=line)
+            story[rank].back()
+    (finding,) = check_skew(story.trace())
+    assert "look for an all_reduce that one of ranks 0 and 1 leaves out" in finding.help
+    assert "another order" in finding.help
+
+
 def test_a_leader_and_a_follower_at_lines_of_their_own_are_not_skewed() -> None:
     assert check_skew(barriers((1, 2), (1, 2)).trace()) == []
 

@@ -39,7 +39,38 @@ def test_a_dropped_receive_was_never_received() -> None:
     story = Story(2)
     story[1].drops(story[1].irecv(0))
     (finding,) = check_dropped(story.trace())
-    assert "never received" in finding.message
+    assert "takes no message" in finding.message
+    assert "for which nothing is sent" in finding.help
+
+
+def test_a_blocking_call_that_came_back_without_a_wait_was_passed_over_by_the_backend() -> None:
+    story = Story(2)
+    story[0].drops(story[0].isend(1, api="send", line=3))  # as gloo does with a meta tensor
+    story[1].recv(0)
+    (finding,) = check_dropped(story.trace())
+    assert (finding.code, finding.severity, finding.ranks) == ("invalid-argument", "error", (0,))
+    assert finding.operations[0].line == 3
+    assert "device" in finding.message
+
+
+def test_a_sum_that_one_rank_started_and_left_names_the_rank_that_never_came() -> None:
+    story = Story(2)
+    story[0].drops(story[0].post("all_reduce", line=4))
+    (finding,) = check_unawaited(story.trace())
+    assert "rank 1 never came to it" in finding.message
+    assert "every rank of the group" in finding.help
+    story[1].drops(story[1].post("all_reduce", line=5))
+    assert not any("never came" in found.message for found in check_unawaited(story.trace()))
+
+
+def test_ranks_that_do_the_same_at_one_place_are_all_shown() -> None:
+    story = Story(3)
+    for rank in (1, 0, 2):
+        story[rank].drops(story[rank].post("all_reduce", line=4))
+    (finding,) = check_unawaited(story.trace())
+    assert finding.ranks == (0, 1, 2)
+    assert sorted(op.rank for op in finding.operations) == [0, 1, 2]
+    assert finding.message.endswith("likewise")
 
 
 def test_a_handle_dropped_after_the_message_arrived_is_only_never_waited_for() -> None:
@@ -129,6 +160,21 @@ def test_a_buffer_changed_when_the_transfer_may_have_been_over_is_a_warning() ->
     assert finding.severity == "warning"
 
 
+def test_the_send_and_the_receive_of_one_batch_are_told_apart() -> None:
+    story = Story(2)
+    batch = {"api": "batch_isend_irecv", "line": 5}
+    send, receive = story[0].isend(1, **batch), story[0].irecv(1, **batch)
+    for op in (send, receive):
+        story[0].changes_buffer(op)
+        story[0].wait(op)
+        story[1].recv(0) if op == send else story[1].send(0)
+        story[0].back()
+    found = {finding.code: finding for finding in check_buffers(story.trace())}
+    assert found["buffer-overwrite"].operations[0].op == "batched isend"
+    assert "its batched isend to rank 1" in found["buffer-overwrite"].message
+    assert "its batched irecv from rank 1" in found["early-read"].message
+
+
 def test_a_receive_buffer_touched_before_its_wait_is_an_early_read() -> None:
     story = Story(2)
     receive = story[0].irecv(1)
@@ -163,6 +209,23 @@ def test_a_group_destroyed_while_a_collective_is_pending_is_found() -> None:
     story[1].post("all_reduce")
     (finding,) = check_destroyed(story.trace())
     assert finding.operations[0].line == 3
+
+
+def test_a_handle_that_goes_out_of_scope_only_after_the_destruction_was_pending_at_it() -> None:
+    story = Story(2)
+    send = story[0].isend(1, line=3)
+    summed = story[0].post("all_reduce", line=4)
+    story[0].destroys()
+    story[0].drops(send)
+    story[0].drops(summed)
+    assert [f.operations[0].line for f in check_destroyed(story.trace())] == [3, 4]
+
+
+def test_a_handle_that_was_dropped_before_the_destruction_is_not_the_destructions_fault() -> None:
+    story = Story(2)
+    story[0].drops(story[0].isend(1))
+    story[0].destroys()
+    assert check_destroyed(story.trace()) == []
 
 
 def test_a_group_destroyed_after_all_came_to_its_collective_is_all_right() -> None:

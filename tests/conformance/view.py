@@ -138,8 +138,22 @@ def _finding_view(finding: Finding, *, with_state: bool) -> tuple[Any, ...]:
         for op in finding.operations
     )
     message = "" if same or finding.code in QUOTING else finding.message
-    head = (finding.code, finding.severity, finding.cause, finding.ranks, message)
+    head = (finding.code, finding.severity, _cause(finding), finding.ranks, message)
     return (*head, tuple(map(str, operations)))
+
+
+def _cause(finding: Finding) -> str | None:
+    """Return the cause, as far as it does not depend on how far other ranks had come.
+
+    Real ranks are stopped as soon as some of them can never go on; that a third one waits for a
+    message, or has left a group, is known only if it had come to that by then.
+    """
+    if finding.cause in ("wrong-peer", "missing-send", "missing-receive"):
+        return "left out or misdirected"
+    apart = finding.cause in ("wrong-group", "order", "missing-collective")
+    if apart and any(op.peer is None for op in finding.operations):
+        return "collectives apart"
+    return finding.cause
 
 
 def _texts(finding: Finding) -> list[str]:

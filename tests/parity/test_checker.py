@@ -9,46 +9,17 @@ from typing import Any
 
 import pytest
 
-from harness.case import Case
 from harness.checkers.parity import check, examine, explain_none_gradient
 from harness.execute import verdict_on
-from harness.findings import Finding
 from harness.parity.program import Step
 from harness.parity.reference import Columns, Reference
 from harness.targets import Target
 from tests.parity import planted_steps as planted
+from tests.parity.cases import case_of, only
 from tests.parity.threads_world import STEP, results, run
 
 WORKLOADS = ("conditioned", "seed")
 OPTIMIZERS = ("sgd", "adam")
-
-
-def case_of(
-    world: int = 3,
-    chunks: int = 4,
-    batch: int = 8,
-    dtype: str = "float64",
-    workload: str = "conditioned",
-    optimizer: str = "sgd",
-    steps: int = 2,
-) -> Case:
-    return Case(
-        "step.py:step",
-        world,
-        chunks=chunks,
-        batch=batch,
-        layers=2 * world + 1,
-        width=8,
-        dtype=dtype,
-        steps=steps,
-        optimizer=optimizer,
-        workload=workload,
-    )
-
-
-def only(case: Case, step: Step) -> Finding:
-    (finding,) = check(case, run(case, step), STEP)
-    return finding
 
 
 FAULTS: dict[str, tuple[Callable[[], Step], str, str | None]] = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from harness.case import Case
+from harness.case import Case, UsageError
 from harness.checkers.memory import check, check_bound, peak_in_flight
 from harness.targets import Target
 from harness.trace import Compute, Site, Trace
@@ -60,3 +62,27 @@ def test_the_forward_that_goes_too_far_is_named() -> None:
     outcome = Outcome(trace, [RankOutcome(0)], "finished", 0.0)
     (finding,) = check_bound(CASE.with_(world=1), outcome, lambda rank, world, chunks: 1)
     assert (finding.operations[0].file, finding.operations[0].line) == ("mine.py", 2)
+
+
+def target_of(tmp_path: Path, promise: str) -> Target:
+    file = tmp_path / "mine.py"
+    file.write_text(f"raise SystemExit\n\n\ndef step(): ...\n\n\n{promise}\n")
+    return Target(f"{file}:step", "step", path=str(file), function="step")
+
+
+def test_a_step_that_names_a_schedule_promises_its_bound(tmp_path: Path) -> None:
+    outcome = run(CASE, "gpipe")
+    (finding,) = check(CASE, outcome, target_of(tmp_path, 'step.promises = "1f1b"'))
+    assert (finding.code, finding.ranks) == ("memory-bound", (0, 1, 2))
+    assert "rank 2 has 6 where 1 is allowed" in finding.message
+
+
+def test_a_promise_that_is_kept_and_one_of_another_function_are_silent(tmp_path: Path) -> None:
+    outcome = run(CASE, "gpipe")
+    for promise in ('step.promises = "gpipe"', 'other.promises = "1f1b"', ""):
+        assert check(CASE, outcome, target_of(tmp_path, promise)) == []
+
+
+def test_a_promise_of_no_schedule_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="promises 'mine': one of"):
+        check(CASE, run(CASE, "gpipe"), target_of(tmp_path, 'step.promises = "mine"'))

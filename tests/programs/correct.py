@@ -36,6 +36,35 @@ def everything(rank, world_size):
     return objects, named, buffer.tolist()
 
 
+def waits_for_collectives_after_they_have_ended(rank, world_size):
+    """What a backend itself does to the tensors, meanwhile, is no use of them by the program."""
+
+    def many(count=4):
+        return [torch.ones(count) for _ in range(world_size)]
+
+    def one(count=4):
+        return torch.ones(count)
+
+    whole, lists = 4 * world_size, many()
+    calls = [
+        lambda: dist.all_reduce(one(), async_op=True),
+        lambda: dist.broadcast(one(), 0, async_op=True),
+        lambda: dist.reduce(one(), 0, async_op=True),
+        lambda: dist.all_gather(many(), one(), async_op=True),
+        lambda: dist.all_gather_into_tensor(one(whole), one(), async_op=True),
+        lambda: dist.gather(one(), many() if rank == 0 else None, 0, async_op=True),
+        lambda: dist.scatter(one(), many() if rank == 0 else None, 0, async_op=True),
+        lambda: dist.all_to_all(many(), lists, async_op=True),
+        lambda: dist.all_to_all_single(one(whole), one(whole), async_op=True),
+        lambda: dist.reduce_scatter(one(), many(), async_op=True),
+        lambda: dist.reduce_scatter_tensor(one(), one(whole), async_op=True),
+    ]
+    for call in calls:
+        work = call()
+        time.sleep(0.01)
+        work.wait()
+
+
 def waits_in_another_order(rank, world_size):
     tensors = [torch.full((2,), float(tag)) for tag in range(4)]
     if rank == 0:

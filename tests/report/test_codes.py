@@ -11,7 +11,7 @@ import pytest
 
 from harness.case import UsageError
 from harness.codes import CODES, Code, find, severity_of
-from harness.codes.page import is_available, render_list, render_page, sections
+from harness.codes.page import render_list, render_markdown, render_page, sections
 
 # DESIGN's table of finding codes.
 ERRORS = [
@@ -54,13 +54,6 @@ def test_the_list_has_a_line_for_each_code() -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_a_backend_to_come_is_named_as_such() -> None:
-    from harness.worlds.backends import BACKENDS
-
-    page = render_page(CODES["early-read"])
-    assert ("sim (not available yet)" in page) is ("sim" not in BACKENDS)
-
-
 def test_a_code_is_found_however_it_is_spelled_and_the_nearest_is_suggested() -> None:
     assert find(" Shape_Mismatch ").name == "shape-mismatch"
     with pytest.raises(UsageError, match="did you mean orphan-wait"):
@@ -69,12 +62,12 @@ def test_a_code_is_found_however_it_is_spelled_and_the_nearest_is_suggested() ->
         find("qqq")
 
 
-def test_a_code_that_nothing_reports_yet_says_so_and_only_that() -> None:
+def test_every_code_is_reported_by_something() -> None:
     root = Path(__file__).parents[2] / "harness"
     sources = "".join(p.read_text() for p in root.rglob("*.py") if p.parent.name != "codes")
-    named = {name for name in CODES if re.search(f'"{name}"', sources)}
-    assert {name for name, code in CODES.items() if is_available(code)} == named
-    for line in render_list().splitlines()[: len(CODES)]:
-        assert ("not available yet" in line) is (line.split()[0] not in named)
-    for code in CODES.values():
-        assert ("nothing yet" in render_page(code)) is (code.name not in named)
+    assert {name for name in CODES if not re.search(f'"{name}"', sources)} == set()
+
+
+def test_the_documents_page_of_all_codes_is_what_the_codes_say() -> None:
+    page = Path(__file__).parents[2] / "docs" / "codes.md"
+    assert page.read_text() == render_markdown(), "python -m harness.codes.page > docs/codes.md"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from harness.findings import Cases, Finding, Operation, Report
@@ -53,6 +56,23 @@ def test_columns_that_nobody_uses_take_no_room_and_states_show_where_they_differ
         "  rank 1   irecv from 0, tag 3   a.py:8 in main    (done)\n"
         "  rank 2   exit                                    (finished)\n"
         "help:  call it on every rank"
+    )
+
+
+def test_files_are_named_from_here_on_in_every_sentence() -> None:
+    here = f"{Path.cwd()}{os.sep}"
+    finding = Finding(
+        "deadlock",
+        f"at {here}a.py:1",
+        f"move {here}a.py:2",
+        cause="order",
+        details={"why": f"{here}a.py:3 comes first", "followed_by": [f"then {here}a.py:4"]},
+    )
+    assert render_finding(finding) == (
+        "error[deadlock]: at a.py:1\n"
+        "cause: order: a.py:3 comes first\n"
+        "then:  then a.py:4\n"
+        "help:  move a.py:2"
     )
 
 
@@ -193,6 +213,8 @@ def test_several_reports_stand_one_after_another() -> None:
         (operation(0, "isend", peer=1), "isend to 1"),
         (operation(0, "recv", peer=3, tag=2), "recv from 3, tag 2"),
         (operation(0, "recv"), "recv from any rank"),
+        (operation(0, "isend, wait", peer=1, tag=2), "isend to 1, tag 2, wait"),
+        (operation(0, "batched irecv, wait", peer=1), "batched irecv from 1, wait"),
         (operation(0, "all_reduce"), "all_reduce"),
         (operation(0, "broadcast", tag=0), "broadcast"),
     ],

@@ -50,6 +50,15 @@ def hazard(report: harness.Report) -> Finding:
     return finding
 
 
+@pytest.mark.parametrize("semantics", ["nccl-eager", "nccl-lazy"])
+def test_ignored_tags_are_told_under_one_of_nccls_semantics_alone(semantics: str) -> None:
+    target = f"{ordering.__file__}:tags_swapped"
+    finding = hazard(harness.run(target, 2, confirm=False, semantics=semantics))
+    assert finding.cause == "tags-ignored"
+    assert semantics in finding.case
+    assert hazard(harness.replay(finding.case)).cause == "tags-ignored"
+
+
 def test_what_hangs_only_under_nccl_is_a_warning_of_a_run() -> None:
     report = harness.run(CRISS_CROSS, 2, confirm=False)
     assert (hazard(report).severity, report.exit_code) == ("warning", 0)

@@ -17,6 +17,8 @@ from tests.worlds.running import findings, run
 def test_the_gradients_are_those_of_one_process(schedule: Function, size: int) -> None:
     if schedule is programs.dualpipe_v and not hasattr(pipelining.schedules, "ScheduleDualPipeV"):
         pytest.skip(f"torch {torch.__version__} has no DualPipeV")
+    if schedule is programs.zbv and torch.__version__.startswith("2.8."):
+        pytest.skip("torch 2.8's ZBV sends to its own rank, which gloo refuses too")
     outcome = run(shared_world("sim"), schedule, size)
     errors = [f"{f.code}: {f.message}" for f in findings(outcome) if f.severity == "error"]
     assert (outcome.ending, errors) == ("finished", [])

@@ -9,7 +9,7 @@ import pytest
 import harness
 from harness.api import shared_world
 from harness.worlds import World, WorldError
-from tests.programs import correct, endings
+from tests.programs import correct, endings, rings
 from tests.worlds.call import Function
 from tests.worlds.running import assert_clean, findings, run
 
@@ -41,6 +41,7 @@ def test_much_of_torch_distributed_at_once(world: World) -> None:
         correct.lets_a_group_time_out,
         correct.joins_with_uneven_batches,
         correct.mixes_functional_collectives,
+        correct.waits_for_collectives_after_they_have_ended,
         endings.exits_with_status_0,
     ],
 )
@@ -108,3 +109,10 @@ def test_nothing_is_concluded_where_rank_n_is_not_process_n(script: str, world_s
     assert report.findings == [], str(report)
     with pytest.raises(WorldError, match=r"cannot simulate a group .* use --backend gloo"):
         harness.run(str(SCRIPTS / f"{script}.py"), world_size, timeout=30)
+
+
+@pytest.mark.gloo
+def test_a_sum_of_sparse_tensors_is_no_finding_on_gloo() -> None:
+    outcome = run(shared_world("gloo"), rings.sparse_sum, 2)
+    assert [f.code for f in findings(outcome)] == []
+    assert outcome.ranks[0].result.tolist() == [1.0, 1.0, 0.0, 0.0]

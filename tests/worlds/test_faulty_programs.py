@@ -11,6 +11,8 @@ from tests.programs import collectives, endings, messages
 from tests.worlds.call import Function
 from tests.worlds.running import findings, line_of, run, the_finding
 
+LEFT_OUT = "missing-collective"
+
 
 def check(
     world: World,
@@ -54,7 +56,8 @@ def test_ranks_that_wait_for_each_other_are_a_deadlock(
     world: World, function: Function, size: int
 ) -> None:
     ranks = tuple(range(size))
-    check(world, function, "deadlock", ending="stuck", size=size, ranks=ranks, line="stuck")
+    asked: dict[str, Any] = {"size": size, "ranks": ranks, "line": "stuck", "cause": "order"}
+    check(world, function, "deadlock", ending="stuck", **asked)
 
 
 @pytest.mark.parametrize(
@@ -68,34 +71,39 @@ def test_a_send_and_a_receive_that_pass_each_other_are_a_deadlock_with_its_cause
 
 
 def test_a_barrier_against_a_receive_is_a_deadlock(world: World) -> None:
-    check(world, collectives.barrier_against_receive, "deadlock", ending="stuck", ranks=(0, 1))
+    asked: dict[str, Any] = {"ranks": (0, 1), "cause": "order"}
+    check(world, collectives.barrier_against_receive, "deadlock", ending="stuck", **asked)
 
 
 def test_a_message_that_is_never_sent_is_an_orphaned_wait(world: World) -> None:
-    check(world, messages.never_sent, "orphan-wait", ending="stuck", ranks=(1,), line="stuck")
+    asked: dict[str, Any] = {"ranks": (1,), "line": "stuck", "cause": "missing-send"}
+    check(world, messages.never_sent, "orphan-wait", ending="stuck", **asked)
 
 
 def test_one_receive_from_anyone_too_many_is_an_orphaned_wait(world: World) -> None:
     function = messages.one_too_many_from_anyone
-    check(world, function, "orphan-wait", ending="stuck", size=3, ranks=(0,), line="stuck")
+    asked: dict[str, Any] = {"size": 3, "ranks": (0,), "line": "stuck", "cause": "missing-send"}
+    check(world, function, "orphan-wait", ending="stuck", **asked)
 
 
 def test_a_barrier_on_one_rank_is_an_orphaned_wait(world: World) -> None:
     function = collectives.barrier_on_one_rank
-    asked: dict[str, Any] = {"size": 3, "ranks": (1,), "line": "stuck"}
+    asked: dict[str, Any] = {"size": 3, "ranks": (1,), "line": "stuck", "cause": LEFT_OUT}
     details = check(world, function, "orphan-wait", ending="stuck", **asked)
     assert details["counts"] == {"0": 0, "1": 1, "2": 0}
 
 
 def test_a_barrier_left_out_is_told_by_the_counts(world: World) -> None:
     function = collectives.one_barrier_left_out
-    details = check(world, function, "orphan-wait", ending="stuck", ranks=(0,), line="counted")
+    asked: dict[str, Any] = {"ranks": (0,), "line": "counted", "cause": LEFT_OUT}
+    details = check(world, function, "orphan-wait", ending="stuck", **asked)
     assert details["counts"] == {"0": 3, "1": 2}
 
 
 def test_a_group_made_on_one_rank_is_an_orphaned_wait(world: World) -> None:
     function = collectives.group_on_one_rank
-    check(world, function, "orphan-wait", ending="stuck", size=3, ranks=(0,), line="stuck")
+    asked: dict[str, Any] = {"size": 3, "ranks": (0,), "line": "stuck", "cause": LEFT_OUT}
+    check(world, function, "orphan-wait", ending="stuck", **asked)
 
 
 def test_a_buffer_too_small_aborts_its_rank_and_is_one_finding(world: World) -> None:

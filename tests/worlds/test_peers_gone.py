@@ -84,4 +84,4 @@ def test_a_limit_ends_what_always_makes_progress(world: World) -> None:
 
 def test_a_deadlock_is_told_though_it_would_go_on_for_ever_with_buffered_sends() -> None:
     report = harness.run(programs.sends_first_for_ever, 2)
-    assert [(finding.code, finding.cause) for finding in report.findings] == [("deadlock", None)]
+    assert [(finding.code, finding.cause) for finding in report.findings] == [("deadlock", "order")]

@@ -42,6 +42,7 @@ class SimProcessGroup(Collectives):
         self.members = members
         self.key = name  # the same on all members, and of no other group
         self._rank, self._size = group_rank, len(members)
+        self._me = members[group_rank]
         self.timeout = timeout
         self._torchs_name = self._description = ""
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
@@ -138,20 +139,19 @@ class SimProcessGroup(Collectives):
             raise RuntimeError("input tensor has to be contiguous")
         if tag < 0:
             raise RuntimeError("Tag must be nonnegative")
-        me = self.members[self._rank]
+        me = self._me
         if peer == me:
             raise RuntimeError("Pair is not connected")
         message = Message(tensor)
-        if self.simulation.flights[me] is not None:
-            message.watch()
-        request = Request(
-            me, kind, self.key, self.members, peer, tag,
-            size=tensor.numel() * tensor.element_size(), payload=message,
-        )  # fmt: skip
-        work = self._post(request, [tensor])
         flights = self.simulation.flights[me]
         if flights is not None:
-            flights.begin(work, request.payload, is_send=kind == "send")
+            message.watch()
+        request = Request(
+            me, kind, self.key, self.members, peer, tag, tensor.nbytes, payload=message
+        )  # fmt: skip
+        work = self._post(request, [tensor])
+        if flights is not None:
+            flights.begin(work, message, is_send=kind == "send")
         return work
 
     def _checked(self, tensors: Any, count: int | None = 1) -> Sequence[Tensor]:
@@ -160,19 +160,20 @@ class SimProcessGroup(Collectives):
         if count is not None and len(tensors) != count:
             raise RuntimeError(f"ProcessGroupSim: takes {count} tensor, got {len(tensors)}")
         for tensor in tensors:
-            if tensor.is_sparse or tensor.layout != torch.strided:
+            if tensor.layout is not torch.strided:
                 raise NotImplementedError("sparse tensors are not simulated")
-            if tensor.device.type != "cpu":
+            if not tensor.is_cpu:
                 raise RuntimeError(f"No backend type associated with device type {tensor.device}")
         checked: Sequence[Tensor] = tensors
         return checked
 
     def _post(self, request: Request, result: Any) -> SimWork:
         self.simulation.post(request)
-        failed = request.error is not None and not request.is_collective
+        error = request.error
+        failed = error is not None and not request.is_collective
         if failed and self.simulation.has_noticed(request):
-            assert request.error is not None
-            raise request.error
+            assert error is not None
+            raise error
         return SimWork(request, self.simulation, result, self.timeout)
 
 

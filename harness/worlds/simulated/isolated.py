@@ -41,7 +41,8 @@ class _Host:
         stream = sys.stdout
 
         def echo(rank: int, line: str) -> None:
-            stream.write(f"{_MARK}{rank} {line}\n")
+            shown = line.encode("utf-8", "backslashreplace").decode()  # lone surrogates, too
+            stream.write(f"{_MARK}{rank} {shown}\n")
 
         try:
             return self.run(echo)
@@ -147,7 +148,7 @@ class IsolatedWorld:
             raise rank.result
         if rank.error is not None:
             raise WorldError(f"backend sim failed: {rank.error.type}: {rank.error.message}")
-        if not rank.finished:
+        if not rank.finished or rank.result is None:  # its pipes may be closed, by the program
             told = replace(program, fresh=True)
             real = self._processes.run(told, world_size, timeout=timeout, echo=echo, limit=limit)
             how = describe_exit(rank.exit_status)
@@ -161,7 +162,7 @@ class IsolatedWorld:
     ) -> dict[int, T]:
         """Run ``entry`` in several processes; return what those that ended well have returned.
 
-        KeyboardInterrupt where the user stops it.
+        KeyboardInterrupt where the user stops it, WorldError where ``entry`` itself raises.
         """
         told = Program(entry, init_group=False)
         outcome = self._processes.run(told, processes, timeout=timeout + _SLACK_S)
@@ -169,6 +170,8 @@ class IsolatedWorld:
             raise KeyboardInterrupt
         found: dict[int, T] = {}
         for rank in outcome.ranks:
+            if rank.error is not None:  # our own: a program's is in what it returns
+                raise WorldError(f"backend sim failed: {rank.error.type}: {rank.error.message}")
             if rank.finished:
                 found.update(rank.result)
         return found

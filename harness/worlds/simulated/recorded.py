@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from harness.checkers.deadlock import find_stuck
 from harness.checkers.standing import standing_faults
 from harness.decode import Decoder, Event
+from harness.pickling import Pickled
 from harness.trace import RankError, Status, Trace
 from harness.worlds import Ending, Outcome, RankOutcome
 
@@ -23,7 +23,7 @@ class Recorded:
     events: list[tuple[int, Event]]
     statuses: list[str]
     ended: list[int]
-    results: list[bytes | None]  # pickled
+    results: list[Pickled | None]
     ranks: list[RankOutcome]
     ending: Ending
     elapsed_s: float
@@ -41,7 +41,7 @@ class Recorded:
             if (result := self.results[rank]) is None:
                 continue
             try:
-                outcome.result = pickle.loads(result)
+                outcome.result = result.loads()
             except Exception as error:
                 outcome.finished = False
                 message = (

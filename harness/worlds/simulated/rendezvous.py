@@ -70,14 +70,14 @@ class Rendezvous:
 
     def post(self, request: Request) -> None:
         """Take a request in; it, and others, may be done by that."""
-        if (request.group, request.rank) in self.cuts:
+        if self.cuts and (request.group, request.rank) in self.cuts:
             request.error = RuntimeError(CLOSED)
-        elif request.is_collective:
-            self._come(request)
         elif request.kind == "send":
             self._send(request)
-        else:
+        elif request.kind == "recv":
             self._receive(request)
+        else:
+            self._come(request)
 
     def close_batch(self, rank: int) -> None:
         """Gloo knows no batches: each operation of one stands alone."""
@@ -100,7 +100,7 @@ class Rendezvous:
             if send.payload is not None:
                 send.payload.keep()
             send.done = True
-        if self._arrives(send.group, me, peer):
+        if self.free and self._arrives(send.group, me, peer):
             anyone = self.free.get((send.group, peer, send.tag))
             if anyone:
                 self._expect(channel, anyone.pop(0), me)
@@ -128,7 +128,7 @@ class Rendezvous:
             self.free[group, me, tag].append(receive)
 
     def _arrives(self, group: str, source: int, destination: int) -> bool:
-        return (group, source, destination) not in self.jammed
+        return not self.jammed or (group, source, destination) not in self.jammed
 
     def _expect(self, channel: Channel, receive: Request, source: int) -> None:
         """Tell the source that a receive is ready."""
@@ -153,7 +153,7 @@ class Rendezvous:
             self._damage(send.group)
             self.jammed.add((send.group, send.rank, send.peer))
             return
-        send.match, receive.match = receive, send
+        receive.match = send  # one way: two that know each other live until they are collected
         receive.done = True
         self.deliver(send, receive)
 
@@ -277,7 +277,7 @@ class Rendezvous:
 
     def gone(self, group: str, rank: int) -> BaseException | None:
         """Return the error with a rank that can be reached no more in a group."""
-        if rank in self.dead or (group, rank) in self.cuts:
+        if rank in self.dead or (self.cuts and (group, rank) in self.cuts):
             return peer_gone(rank)
         return None
 

@@ -90,7 +90,7 @@ class Fiber:
             or self.timed_out
             or self.ready is None
             or self.ready()
-            or any(callback.is_due() for callback in self.callbacks)
+            or (bool(self.callbacks) and any(callback.is_due() for callback in self.callbacks))
         )
 
     def run_callbacks(self) -> None:
@@ -246,9 +246,8 @@ class Scheduler:
         elif (sleeper := self._first_sleeper()) is not None:
             self._wake(sleeper)
 
-    def maybe_interrupt(self) -> None:
-        """Let another rank go first, where the interleaving says so."""
-        fiber = self.running()
+    def maybe_interrupt(self, fiber: Fiber) -> None:
+        """Let another rank than the running one go first, where the interleaving says so."""
         if fiber.doom is not None:
             self._raise(fiber)
         if self.interleaving.interrupts():

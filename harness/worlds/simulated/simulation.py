@@ -75,7 +75,7 @@ class Simulation:
             if self.scheduler.owns(threading.current_thread()):
                 raise Unwind  # it was given up
             raise self.refuse("a thread of its own that communicates")
-        self.scheduler.maybe_interrupt()
+        self.scheduler.maybe_interrupt(fiber)
         self.takes_any |= request.kind == "recv" and request.peer is None
         request.batch = self._batches.get(fiber.rank)
         self._posting = request

@@ -130,13 +130,7 @@ def is_users(name: str, module: Any) -> bool:
     if name == "__main__":
         return True
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str):
-        return False
-    return loading.is_users(file) and not file.startswith(_OURS)
-
-
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(loading.__file__))).rpartition(os.sep)[0]  # noqa: PTH120, PTH100
-_OURS = os.path.join(_OURS, "pipeline") + os.sep  # noqa: PTH118
+    return isinstance(file, str) and loading.is_users(file)
 
 
 class Surroundings:

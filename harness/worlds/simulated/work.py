@@ -25,6 +25,10 @@ BARE: Any = object()  # the result of a handle that can only be waited for
 class SimWork(Work):
     """What ``isend``, ``irecv`` and collectives return."""
 
+    flight: Any = None  # of a guarded run
+    flights: Any = None
+    _waited = False
+
     def __init__(
         self, request: Request, simulation: Simulation, result: Any, timeout: timedelta
     ) -> None:
@@ -35,9 +39,6 @@ class SimWork(Work):
         self._posted_ns = simulation.scheduler.now_ns
         self._result = result
         self._timeout = timeout  # of the group
-        self._waited = False
-        self.flight: Any = None  # of a guarded run
-        self.flights: Any = None
 
     def __del__(self) -> None:
         request = self.request

@@ -19,7 +19,7 @@ from harness import instrument
 from harness import recorder as recording
 from harness.decode import Event
 from harness.frames import Frames
-from harness.pickling import dumps
+from harness.pickling import Pickled, dumps_apart
 from harness.recorder import Recorder
 from harness.targets import aside
 from harness.trace import Frame, Status
@@ -44,6 +44,8 @@ GRACE_S = 2.0  # for a rank that is told to end
 
 class _Sink:
     """Takes one rank's events into the common list."""
+
+    __slots__ = ("_append", "_rank")
 
     def __init__(self, rank: int, events: list[tuple[int, Event]]) -> None:
         self._rank, self._append = rank, events.append
@@ -146,7 +148,7 @@ class Run:
         self._simulation = Simulation(world_size, self._scheduler, self._how)
         self._modules = modules
         self._events: list[tuple[int, Event]] = []
-        self._results: list[bytes | None] = [None] * world_size
+        self._results: list[Pickled | None] = [None] * world_size
         self.outcomes = [RankOutcome(rank) for rank in range(world_size)]
         self._statuses = [Status.RUNNING] * world_size
         self._ended = [0] * world_size
@@ -304,7 +306,7 @@ class Run:
             except SystemExit as stop:
                 status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
                 if status == 0:
-                    self._finished(rank, dumps(None))
+                    self._finished(rank, dumps_apart(None))
                 else:
                     self._raised(rank, stop, status)
             except BaseException as error:
@@ -319,7 +321,7 @@ class Run:
                 if dist.is_initialized():
                     dist.destroy_process_group()
 
-    def _finished(self, rank: int, result: bytes) -> None:
+    def _finished(self, rank: int, result: Pickled) -> None:
         self._results[rank] = result
         self.outcomes[rank].finished = True
         self._ends(rank, Status.FINISHED)
@@ -363,10 +365,10 @@ class Run:
         )
 
 
-def _pickled(result: Any) -> bytes:
+def _pickled(result: Any) -> Pickled:
     """Pickle a result; what cannot be raises without our own lines in its traceback."""
     try:
-        return dumps(result)
+        return dumps_apart(result)
     except Exception as error:
         raise error.with_traceback(None) from None
 
