@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -54,6 +55,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     chosen = metafunc.config.getoption("--backend") or ["gloo"]
     worlds = [pytest.param(world, marks=marks.get(world, [])) for world in dict.fromkeys(chosen)]
     metafunc.parametrize("backend", worlds, indirect=True)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals_stay() -> Iterator[None]:
+    """Let no command that a test runs in this process take over its signals."""
+    from harness.cli import interrupts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interrupts, "install", lambda: None)
+        yield
 
 
 @pytest.fixture

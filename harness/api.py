@@ -44,6 +44,7 @@ def check(
     seed: int = 0,
     timeout: float = asked.DEFAULT_TIMEOUT,
     policy: str | None = None,
+    nemesis: str | None = None,
     strict: bool = False,
     build_stage: Callable[..., Any] | None = None,
 ) -> Report:
@@ -54,7 +55,8 @@ def check(
     several, or text such as ``"2..6"``. ``build_stage(index, count, layers, width)`` makes a
     stage's module in the user's own way, to be compared with the monolith's layers. The ranks are
     simulated in this process (``isolated``: in one of their own); ``confirm`` runs what is found,
-    and some of what is not, on real gloo ranks too.
+    and some of what is not, on real gloo ranks too. ``nemesis`` names faults from outside
+    (:mod:`harness.nemesis`) that every case has some of.
 
     UsageError (a ValueError) for what cannot be asked, WorldError where the backend cannot run.
 
@@ -74,6 +76,7 @@ def check(
         seed=seed,
         timeout=timeout,
         policy=policy,
+        nemesis=nemesis,
         strict=strict,
     )
     prepared = prepare(target, "check", options)
@@ -94,6 +97,7 @@ def run(
     isolated: bool = False,
     confirm: bool = True,
     args: Iterable[str] = (),
+    nemesis: str | None = None,
     seed: int = 0,
     timeout: float = asked.DEFAULT_TIMEOUT,
     strict: bool = False,
@@ -104,6 +108,7 @@ def run(
     ``program`` is a function called as ``function(rank, world_size)`` with the process group
     ready, or text: ``file.py:function``, or a script ``file.py`` that initialises its own group.
     ``args`` become its ``sys.argv[1:]``; ``echo`` is given (rank, line) of its output live.
+    ``nemesis`` is as for :func:`check`.
 
     UsageError (a ValueError) for what cannot be asked, WorldError where the backend cannot run.
 
@@ -116,6 +121,7 @@ def run(
         isolated=isolated,
         confirm=confirm,
         args=args,
+        nemesis=nemesis,
         seed=seed,
         timeout=timeout,
         strict=strict,
@@ -146,6 +152,16 @@ def replay(
     asked.semantics_of(parsed.semantics, parsed.backend)
     asked.numbers(parsed.world, "world=", asked.MAX_WORLD)
     timeout = asked.duration(timeout, "--timeout")
+    if parsed.nemesis is not None:
+        from harness.nemesis import require
+
+        require(parsed)
+    if parsed.mutant is not None:
+        from harness.mutate import require_known
+
+        require_known(parsed)
+        if parsed.chunks is None:
+            raise UsageError(f"mutant={parsed.mutant}: only a schedule's case has mutants")
     command: Command = "run" if parsed.chunks is None else "check"
     options = CheckOptions(
         backend=parsed.backend, policy=asked.policy_name(parsed.policy), isolated=isolated

@@ -27,6 +27,8 @@ class Case:
     ``delay`` is the largest sleep in milliseconds that a rank takes before a communication
     (drawn per rank and operation from ``seed``); ``args`` are a program's arguments. ``semantics``,
     ``capacity`` and ``interleaving`` are the simulated world's (:class:`harness.worlds.Simulated`).
+    ``mutant`` names a damage done to the target (:mod:`harness.mutate`), ``nemesis`` faults from
+    outside (:mod:`harness.nemesis`).
     """
 
     target: str
@@ -40,6 +42,8 @@ class Case:
     optimizer: str | None = None
     workload: str | None = None
     policy: str | None = None
+    mutant: str | None = None
+    nemesis: str | None = None
     backend: str = "sim"
     semantics: str | None = None
     capacity: str | None = None
@@ -135,6 +139,21 @@ def _interleaving(name: str, text: str) -> str:
     return text
 
 
+_INJECTION = "[a-z][a-z-]*@[0-9]{1,4}[.][0-9]{1,6}"  # harness.injection.Injection
+
+
+def _mutant(name: str, text: str) -> str:
+    if not re.fullmatch(_INJECTION, text):
+        raise CaseError(f"{name}={text} in the case: OPERATOR@RANK.PLACE is needed, as in swap@1.4")
+    return text
+
+
+def _nemesis(name: str, text: str) -> str:
+    if not re.fullmatch(rf"{_INJECTION}([+]{_INJECTION})*", text):
+        raise CaseError(f"{name}={text} in the case: injections such as kill@1.3 are needed")
+    return text
+
+
 def _arguments(name: str, text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(_as_written(text)))
@@ -153,6 +172,8 @@ _READERS: dict[str, Any] = {
     "optimizer": _choice(OPTIMIZERS),
     "workload": _choice(WORKLOADS),
     "policy": _word,
+    "mutant": _mutant,
+    "nemesis": _nemesis,
     "backend": _word,
     "semantics": _word,
     "capacity": _capacity,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.execute import CaseResult
+from harness.nemesis import parse
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class Coverage:
             "workload": values("workload"),
             "delay": values("delay"),
             "policy": values("policy"),
+            "nemesis": sorted({i.operator for c in cases for i in parse(c.nemesis or "")}),
             "compared": sum(result.compared for result in self.results),
             "bitwise": sum(result.bitwise for result in self.results),
             "runs": sum(result.runs for result in self.results),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from harness.case import Case, UsageError
 from harness.checkers import memory, parity
 from harness.explore import explore, simulated_of
 from harness.findings import Finding
-from harness.judge import judge
+from harness.judge import judge, told_once
+from harness.ledger import settled
+from harness.nemesis import harmed, with_injected
 from harness.parity.program import StepEntry
 from harness.parity.refusal import settle
 from harness.parity.results import StepResult
@@ -85,24 +87,27 @@ def execute(
     outcome = world.run(program, case.world, timeout=timeout)
     if outcome.ending == "interrupted":
         raise KeyboardInterrupt
+    changed = settled(outcome)
     _refuse_unloadable(outcome)
     if observe is not None:
         observe(outcome)
     if (message := settle(outcome)) is not None:
         return CaseResult(case, refused=message)
-    result = replace(verdict_on(target, case, outcome), trace=trace_hash(outcome))
+    result = verdict_on(target, case, outcome, changed)
+    result = replace(result, trace=trace_hash(outcome))
     if world.name != "sim" or result.failures:
         return result
     # How a plan of the user's own, sends and receives included, is posted is our choice.
     ours = target.kind == "plan" and case.policy is None
     explored = explore(program, case, world, timeout, outcome, judge, "error", hazards=not ours)
-    return replace(result, findings=(*result.findings, *explored.findings), runs=explored.runs)
+    found = told_once([*result.findings, *explored.findings])
+    return replace(result, findings=tuple(found), runs=explored.runs)
 
 
 def program_of(target: Target, case: Case, *, fresh: bool = False) -> Program:
     """Return what the ranks of a case run."""
     return Program(
-        entry=StepEntry(target, case),
+        entry=harmed(StepEntry(target, case), case.nemesis),
         fresh=fresh,
         delay_ms=case.delay,
         seed=case.seed,
@@ -110,10 +115,12 @@ def program_of(target: Target, case: Case, *, fresh: bool = False) -> Program:
     )
 
 
-def verdict_on(target: Target, case: Case, outcome: Outcome) -> CaseResult:
-    """Judge an outcome whose ranks neither refused nor failed to load."""
+def verdict_on(
+    target: Target, case: Case, outcome: Outcome, already: Iterable[Finding] = ()
+) -> CaseResult:
+    """Judge an outcome whose ranks neither refused nor failed to load; ``already`` was found."""
     line = str(case)
-    found = list(judge(outcome, case))
+    found = [*already, *judge(outcome, case)]
     explained = any(f.code in EXPLAIN_NUMBERS and f.severity == "error" for f in found)
     verdict = None
     if not explained:
@@ -123,13 +130,16 @@ def verdict_on(target: Target, case: Case, outcome: Outcome) -> CaseResult:
         found += memory.check(case, outcome, target)
     return CaseResult(
         case,
-        tuple(f if f.case else f.with_(case=line) for f in found),
+        with_injected((f if f.case else f.with_(case=line) for f in found), case, outcome),
         compared=verdict is not None and verdict.compared,
         bitwise=verdict is not None and verdict.compared and verdict.bitwise,
     )
 
 
 def _refuse_unloadable(outcome: Outcome) -> None:
+    for rank in outcome.ranks:
+        if rank.error is not None and rank.error.type == "NoSuchMutantError":
+            raise UsageError(rank.error.message)
     for rank in outcome.ranks:
         if isinstance(rank.result, StepResult) and rank.result.unloadable is not None:
             failed = rank.result.unloadable

@@ -15,6 +15,7 @@ from harness.case import Case
 from harness.checkers.repeated import compare_runs
 from harness.findings import Finding, Severity
 from harness.hazards.check import check_hazards
+from harness.ledger import settled
 from harness.trace import State
 from harness.worlds import Outcome, Program, Simulated, World
 from harness.worlds.simulated.interleavings import following, spelled
@@ -78,6 +79,7 @@ def explore(
         outcome = world.run(replace(program, simulated=how), case.world, timeout=timeout)
         if outcome.ending == "interrupted":
             raise KeyboardInterrupt
+        settled(outcome)
         return outcome
 
     for how in _others(case, first):
@@ -104,9 +106,10 @@ def _hazards(case: Case, first: Outcome, severity: Severity) -> list[Finding]:
         hanging = [name for name, what in hazard.details["semantics"].items() if what != "finishes"]
         if wanted is not None:
             hanging = [name for name in hanging if _is_wanted(name, *wanted[0])]
-            if not hanging:
+            if not hanging and hazard.cause != "tags-ignored":  # which nothing hangs by
                 continue
-        name, _, capacity = (hanging or ["nccl-eager capacity=0"])[0].partition(" capacity=")
+        anywhere = f"{case.semantics or 'nccl-eager'} capacity=0"
+        name, _, capacity = (hanging or [anywhere])[0].partition(" capacity=")
         found.append(hazard.with_(case=str(case.with_(semantics=name, capacity=capacity or None))))
     return found
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from harness import nemesis
 from harness.agreement import Agreement
 from harness.ahead import Ahead
 from harness.buffering import LIMIT_S, explain_buffering
@@ -47,6 +48,7 @@ class Limits:
     policy: str | None = None
     semantics: str | None = None
     capacity: str | None = None
+    nemesis: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,7 @@ def stream(target: Target, limits: Limits, backend: str) -> Iterator[Case]:
     how = {"semantics": limits.semantics, "capacity": limits.capacity}
     for case in corners(target.text, *ranges, seed=limits.seed):
         seen.add(case)
-        yield case.with_(**how)
+        yield _injected(case.with_(**how), limits)
     delays = DELAYS if backend != "sim" else (0,)  # its interleavings are drawn instead
     strategy = cases(target.text, *ranges, delays)
     batch, dry = 0, 0
@@ -320,9 +322,19 @@ def stream(target: Target, limits: Limits, backend: str) -> Iterator[Case]:
         for case in draw(strategy, DRAWN_AT_ONCE, limits.seed * 1_000_003 + batch):
             if case not in seen:
                 seen.add(case)
-                yield case.with_(**how)
+                yield _injected(case.with_(**how), limits)
         batch += 1
         dry = dry + 1 if len(seen) == known else 0
+
+
+def _injected(case: Case, limits: Limits) -> Case:
+    """Return the case with faults from outside, drawn by its seed, where they are wanted."""
+    if not limits.nemesis:
+        return case
+    reach = 2 * (case.chunks or 1)
+    drawn = nemesis.draw(limits.nemesis, limits.seed * 1009 + case.seed, case.world, reach)
+    case = case.with_(nemesis=drawn)
+    return nemesis.restricted(case)
 
 
 def _policies(target: Target) -> tuple[str | None, ...]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_WORLD = 64
 MAX_CHUNKS = 1024
+MAX_SECONDS = 1e9
 DEFAULT_WORLDS = tuple(range(1, 7))
 DEFAULT_CHUNKS = tuple(range(1, 13))
 DEFAULT_CASES = 40
@@ -52,6 +53,7 @@ class CheckOptions:
     seed: int = 0
     timeout: float = DEFAULT_TIMEOUT
     policy: str | None = None
+    nemesis: tuple[str, ...] = ()
     strict: bool = False
 
 
@@ -65,6 +67,7 @@ class RunOptions:
     isolated: bool = False
     confirm: bool = True
     args: tuple[str, ...] = ()
+    nemesis: tuple[str, ...] = ()
     seed: int = 0
     timeout: float = DEFAULT_TIMEOUT
     strict: bool = False
@@ -84,6 +87,7 @@ def check_options(
     seed: int = 0,
     timeout: float = DEFAULT_TIMEOUT,
     policy: str | None = None,
+    nemesis: str | None = None,
     strict: bool = False,
 ) -> CheckOptions:
     """Validate what a check was asked for; UsageError for the first thing that cannot be."""
@@ -100,6 +104,7 @@ def check_options(
         seed=whole(seed, "--seed", 0),
         timeout=duration(timeout, "--timeout"),
         policy=policy_name(policy),
+        nemesis=nemesis_kinds(nemesis),
         strict=strict,
     )
 
@@ -112,12 +117,13 @@ def run_options(
     isolated: bool = False,
     confirm: bool = True,
     args: Iterable[str] = (),
+    nemesis: str | None = None,
     seed: int = 0,
     timeout: float = DEFAULT_TIMEOUT,
     strict: bool = False,
 ) -> RunOptions:
     """Validate what a run was asked for; UsageError for the first thing that cannot be."""
-    if isinstance(args, str):
+    if isinstance(args, str) or not isinstance(args, Iterable):
         raise UsageError(f"args={args!r}: a list of words is needed, as in args=['--lr', '0.1']")
     return RunOptions(
         backend=(known := backend_name(backend)),
@@ -126,6 +132,7 @@ def run_options(
         isolated=isolated,
         confirm=confirm,
         args=tuple(str(word) for word in args),
+        nemesis=nemesis_kinds(nemesis),
         seed=whole(seed, "--seed", 0),
         timeout=duration(timeout, "--timeout"),
         strict=strict,
@@ -194,8 +201,11 @@ def duration(given: object, option: str) -> float:
         seconds = float(str(given))
     except ValueError:
         seconds = math.nan
-    if not (0 < seconds < math.inf):
-        raise UsageError(f"{option} {given}: give a number of seconds above 0, as in {option} 30")
+    if not (0 < seconds <= MAX_SECONDS):
+        raise UsageError(
+            f"{option} {given}: give a number of seconds above 0, at most {MAX_SECONDS:.0e}, "
+            f"as in {option} 30"
+        )
     return seconds
 
 
@@ -264,3 +274,10 @@ def policy_name(given: str | None) -> str | None:
     if given is None or given in POLICIES:
         return given
     raise UsageError(f"there is no comm policy {given!r}: give one of {', '.join(POLICIES)}")
+
+
+def nemesis_kinds(given: str | None) -> tuple[str, ...]:
+    """Read which faults from outside are wanted; UsageError lists the known ones."""
+    from harness.nemesis import read_kinds
+
+    return () if given is None else read_kinds(given)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from harness import nemesis
 from harness import options as asked
 from harness.case import Case, UsageError
 from harness.findings import Cases, Finding, Report
@@ -38,10 +39,11 @@ Echo = Callable[[int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """How a run's virtual time is computed, and who draws it."""
+    """How a run's virtual time is computed, who draws it, and whether its calls are drawn."""
 
     costs: Costs
     draw: Callable[[Timeline], None] = lambda timeline: None
+    messages: bool = False
 
 
 _worlds: dict[tuple[int, str, bool], World] = {}
@@ -121,6 +123,7 @@ def check_prepared(
         policy=options.policy,
         semantics=options.semantics,
         capacity=options.capacity,
+        nemesis=options.nemesis,
     )
     report = campaign(target, limits, world, real=real, progress=progress)
     report.strict = options.strict
@@ -143,7 +146,10 @@ def run_prepared(
         capacity=options.capacity,
         seed=options.seed,
         args=options.args,
+        nemesis=nemesis.draw(options.nemesis, options.seed, world_size, nemesis.REACH),
     )
+    nemesis.require(case)
+    case = nemesis.restricted(case)
     return run_program(
         target,
         case,
@@ -174,12 +180,13 @@ def run_program(
     """
     world = shared_world(case.backend, isolated=isolated)  # starts up while the rest is imported
     from harness.explore import explore, simulated_of
-    from harness.judge import judge
+    from harness.judge import judge, told_once
+    from harness.ledger import settled
     from harness.targets.entry import ProgramEntry
     from harness.worlds import Program
 
     program = Program(
-        entry=ProgramEntry(target, case.args),
+        entry=nemesis.harmed(ProgramEntry(target, case.args), case.nemesis),
         init_group=target.kind != "script",
         fresh=True,  # nothing of an earlier run, so that a replay is the same run
         delay_ms=case.delay,
@@ -195,12 +202,16 @@ def run_program(
         return report
     report.elapsed_s = time.monotonic() - started
     report.interrupted = outcome.ending == "interrupted"
+    changed = settled(outcome)
     _refuse_unloaded(outcome)
-    findings = judge(outcome, case)
+    findings = [*changed, *judge(outcome, case)]
     if (why := outcome.notes.get("instead")) is not None:
         report.tried["on real ranks"] = why
     ended = not report.interrupted
     report.tried |= tried_of(outcome, drawing)
+    if case.nemesis is not None:
+        done = {note for history in outcome.trace.ranks for note in history.notes}
+        report.tried["injected"] = nemesis.describe(case.nemesis, done)
     once = target.kind == "script"
     if ended and not once:
         _explain(findings, program, case, world, report)
@@ -210,10 +221,11 @@ def run_program(
         except KeyboardInterrupt:
             report.interrupted = True
         else:
-            findings += more.findings
+            findings = told_once([*findings, *more.findings])
             report.tried["runs"] = more.runs
     if ended and world.name == "sim" and confirm and not once and findings:
         findings = _confirmed(findings, program, case, timeout, report)
+    findings = list(nemesis.with_injected(findings, case, outcome))
     return _filed(report, findings, case, ended=ended)
 
 
@@ -225,6 +237,10 @@ def tried_of(outcome: Outcome, drawing: Drawing | None) -> dict[str, Any]:
     tried: dict[str, Any] = {}
     if (found := trace_hash(outcome)) is not None:
         tried["trace"] = found
+    if drawing is not None and drawing.messages:
+        from harness.report.messages import render_messages
+
+        tried["messages"] = render_messages(outcome.trace)
     if drawing is None or not any(history.computes for history in outcome.trace.ranks):
         return tried
     timeline = compute_timeline(outcome.trace, drawing.costs)
@@ -238,6 +254,7 @@ def _confirmed(
 ) -> list[Finding]:
     """Run a simulated program on real gloo ranks, and say which findings show there too."""
     from harness.judge import judge
+    from harness.ledger import settled
     from harness.roots import Root
     from harness.worlds import WorldError
 
@@ -251,7 +268,7 @@ def _confirmed(
     if outcome.ending == "interrupted":
         report.interrupted = True
         return findings
-    real = [Root.of(finding) for finding in judge(outcome, case)]
+    real = [Root.of(finding) for finding in [*settled(outcome), *judge(outcome, case)]]
     return [
         finding.with_(
             confirmed_on=("sim", "gloo")

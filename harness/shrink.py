@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from harness import nemesis
 from harness.case import Case
 
 Fails = Callable[[Case], bool]
@@ -32,7 +33,7 @@ def shrink(case: Case, fails: Fails) -> Case:
     before = None
     while case != before:
         before = case
-        for simpler in (_ranks, _chunks, _settings, _sizes):
+        for simpler in (_injections, _ranks, _chunks, _settings, _sizes):
             case = _first(simpler, case, smaller)
     return case
 
@@ -65,6 +66,11 @@ def _plain(case: Case) -> Case:
         delay=0,
         seed=0,
     )
+
+
+def _injections(case: Case) -> Iterator[Case]:
+    if case.nemesis is not None:
+        yield from nemesis.simpler(case)
 
 
 def _ranks(case: Case) -> Iterator[Case]:

@@ -22,6 +22,7 @@ from harness.bench.options import BenchOptions
 from harness.bench.progress import ends_in, failure_in
 
 SCHEMA = 1
+_GRACE_S = 1.0
 _KILLED_S = 10.0  # for the output of a killed process to end
 
 
@@ -236,8 +237,14 @@ def _run(
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
-    """Kill the process and what it started; its group has its id, which it holds till we wait."""
+    """Kill the process and what it started; its group has its id, which it holds till we wait.
+
+    Asked to end first: Python's resource tracker stays, sees that the others have gone, and takes
+    away their semaphores, which outlive every process.
+    """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGTERM)
+            time.sleep(_GRACE_S)
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

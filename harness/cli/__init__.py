@@ -59,6 +59,9 @@ def _unexpected(error: Exception, asked: Asked | None) -> int:
 
     if isinstance(error, WorldError):
         return _fail(str(error), asked)
+    if isinstance(error, OSError) and error.strerror:  # a file that may not be read, a full disk
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _fail(f"{where}{error.strerror}", asked)
     if os.environ.get("HARNESS_DEBUG") == "1":
         traceback.print_exc()
     what = f"{type(error).__name__}: {error}"

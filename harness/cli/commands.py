@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from harness import __version__
 from harness.case import UsageError
-from harness.cli.output import FORMATS, Output
-
-Job = Callable[[], int]
-Function = TypeVar("Function", bound=Callable[..., Any])
+from harness.cli.faults import faults
+from harness.cli.mutate import mutate
+from harness.cli.output import Output
+from harness.cli.plot import plot
+from harness.cli.shared import (
+    Job,
+    nemesis_option,
+    report_options,
+    seed_option,
+    time_options,
+    watch_options,
+    world_options,
+)
+from harness.cli.stream import StdoutError
 
 
 def parse(args: Sequence[str] | None) -> Job | None:
@@ -31,6 +42,10 @@ def parse(args: Sequence[str] | None) -> Job | None:
         raise UsageError(_one_line(error)) from None
     except click.Abort:
         raise KeyboardInterrupt from None
+    except AttributeError:
+        if sys.stdout is not None:
+            raise
+        raise StdoutError("it is closed") from None  # help has nowhere to go
     return answer if callable(answer) else None
 
 
@@ -44,79 +59,6 @@ def _one_line(error: click.ClickException) -> str:
     return f"{message}: see '{where} --help'"
 
 
-def _options(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
-    def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-# Values are text here: harness.options reads them, and says what is wrong in the same words
-# to the command and to Python.
-_world = _options(
-    click.option("--backend", default="sim", show_default=True, help="sim, gloo or nccl."),
-    click.option(
-        "--semantics",
-        metavar="NAME",
-        help="How simulated sends behave: gloo, buffered, nccl-eager, nccl-lazy  [default: all]",
-    ),
-    click.option(
-        "--capacity", metavar="BYTES", help="What NCCL takes before a receive: 0, inf, a number."
-    ),
-    click.option(
-        "--isolated/--in-process",
-        default=True,
-        show_default=True,
-        help="Simulate in a process of its own, which the program may take down.",
-    ),
-    click.option(
-        "--confirm/--no-confirm",
-        default=True,
-        show_default=True,
-        help="Run what is found, and some of what is not, on real gloo ranks too.",
-    ),
-)
-_run = _options(
-    click.option("--seed", default="0", show_default=True, help="Decides all that is drawn."),
-)
-_watch = _options(
-    click.option(
-        "--timeout",
-        default="60",
-        metavar="S",
-        show_default=True,
-        help="Seconds without any progress, after which ranks are given up.",
-    ),
-    click.option("--strict", is_flag=True, help="Warnings fail too."),
-)
-_time = _options(
-    click.option(
-        "--cost",
-        metavar="COSTS",
-        default="F=1,B=2",
-        show_default=True,
-        help="Virtual time of F, B, I, W, latency; bandwidth in bytes.",
-    ),
-    click.option(
-        "--timeline", metavar="FILE", help="Write the ranks' virtual time there, for Perfetto."
-    ),
-)
-_report = _options(
-    click.option(
-        "--format",
-        "form",
-        type=click.Choice(FORMATS),
-        default="text",
-        show_default=True,
-        help="The report's form.",
-    ),
-    click.option("-o", "--output", "file", metavar="FILE", help="Write the report there."),
-    click.option("-q", "--quiet", is_flag=True, help="Only findings: no progress, no output."),
-)
-
-
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 no finding, 1 findings, 2 could not check.",
@@ -128,15 +70,16 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
-@_world
+@world_options
 @click.option("-n", "--world-size", metavar="N", help="Ranks: 4, 2,4 or 2..6  [default: 1..6]")
 @click.option("-c", "--chunks", metavar="C", help="Microbatches, likewise  [default: 1..12]")
 @click.option("--policy", help="How a schedule's actions become sends and receives.")
 @click.option("--cases", metavar="N", help="How many cases to try  [default: 40]")
 @click.option("--seconds", metavar="S", help="Stop after that long.")
-@_run
-@_watch
-@_report
+@seed_option
+@nemesis_option
+@watch_options
+@report_options
 def check(
     targets: tuple[str, ...], form: str, file: str | None, quiet: bool, **options: Any
 ) -> Job:
@@ -155,11 +98,12 @@ def check(
 @click.argument("program")
 @click.argument("args", nargs=-1, metavar="[-- ARGS...]")
 @click.option("-n", "--world-size", metavar="N", required=True, help="How many ranks.")
-@_world
-@_run
-@_watch
-@_time
-@_report
+@world_options
+@seed_option
+@nemesis_option
+@watch_options
+@time_options
+@report_options
 def run(
     program: str,
     world_size: str,
@@ -168,6 +112,7 @@ def run(
     quiet: bool,
     cost: str,
     timeline: str | None,
+    messages: bool,
     **options: Any,
 ) -> Job:
     """Run one program under watch.
@@ -179,14 +124,15 @@ def run(
     from harness.cli.jobs import run_job
 
     output = Output(form, file, quiet)
-    return functools.partial(run_job, program, world_size, output, (cost, timeline), options)
+    time = (cost, timeline, messages)
+    return functools.partial(run_job, program, world_size, output, time, options)
 
 
 @cli.command()
 @click.argument("case", nargs=-1, required=True, metavar="CASE")
-@_watch
-@_time
-@_report
+@watch_options
+@time_options
+@report_options
 def replay(
     case: tuple[str, ...],
     form: str,
@@ -196,6 +142,7 @@ def replay(
     strict: bool,
     cost: str,
     timeline: str | None,
+    messages: bool,
 ) -> Job:
     """Run a reported case again, exactly.
 
@@ -205,7 +152,7 @@ def replay(
 
     line = case[0] if len(case) == 1 else shlex.join(case)
     output = Output(form, file, quiet)
-    return functools.partial(replay_job, line, output, timeout, strict, (cost, timeline))
+    return functools.partial(replay_job, line, output, timeout, strict, (cost, timeline, messages))
 
 
 @cli.command()
@@ -260,3 +207,8 @@ def bench(form: str, file: str | None, quiet: bool, **options: Any) -> Job:
     from harness.cli.bench import bench_job
 
     return functools.partial(bench_job, Output(form, file, quiet), options)
+
+
+cli.add_command(faults)
+cli.add_command(mutate)
+cli.add_command(plot)

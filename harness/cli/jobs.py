@@ -7,17 +7,25 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from harness import options as asked
+from harness.case import UsageError
 from harness.cli.output import Output
+from harness.cli.progress import progress_bar
 from harness.cli.stream import is_coloured, note, say
 from harness.findings import Report
+from harness.nemesis import FULL_DISK
 
 if TYPE_CHECKING:
     from harness.fuzz import Progress
     from harness.session import Drawing
     from harness.timeline import Timeline
+
+
+Time = tuple[str, str | None, bool]
+"""``--cost``, ``--timeline``, ``--messages``."""
 
 
 def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -> int:
@@ -26,6 +34,7 @@ def check_job(targets: tuple[str, ...], output: Output, given: dict[str, Any]) -
     from harness.worlds import WorldError
 
     options = asked.check_options(**given)
+    output = on_disk(output, options.nemesis)
     output.require()
     parsed = [session.read_target(target, "check", options) for target in dict.fromkeys(targets)]
     prepared = [session.prepare(target, "check", options) for target in parsed]
@@ -47,24 +56,23 @@ def run_job(
     program: str,
     world_size: str,
     output: Output,
-    time: tuple[str, str | None],
+    time: Time,
     given: dict[str, Any],
 ) -> int:
     """``harness run``: one program, its output echoed live on stderr."""
     from harness import session
 
-    drawing = _drawing(*time)
     options = asked.run_options(**given)
+    output = on_disk(output, options.nemesis, time[1])
+    drawing = _drawing(*time, full=output.full)
     ranks = asked.one_number(world_size, "--world-size", asked.MAX_WORLD)
     output.require()
     target = session.prepare(program, "run", options)
     report = session.run_prepared(target, ranks, options, echo_for(output), drawing)
-    return output.show([report])
+    return _with_timeline(output.show([report]), drawing)
 
 
-def replay_job(
-    line: str, output: Output, timeout: str, strict: bool, time: tuple[str, str | None]
-) -> int:
+def replay_job(line: str, output: Output, timeout: str, strict: bool, time: Time) -> int:
     """``harness replay``: the case again."""
     from harness import api
 
@@ -75,24 +83,45 @@ def replay_job(
     report = api.replay(
         line, timeout=float(timeout), strict=strict, isolated=True, echo=echo, drawing=drawing
     )
-    return output.show([report])
+    return _with_timeline(output.show([report]), drawing)
 
 
-def _drawing(costs: str, file: str | None) -> Drawing:
+def on_disk(output: Output, nemesis: tuple[str, ...], *files: str | None) -> Output:
+    """Return where reports go, on a full disk where that is asked for; UsageError for no file."""
+    if FULL_DISK in nemesis and not any((output.file, *files)):
+        raise UsageError(f"--nemesis {FULL_DISK} goes with a file to write: -o FILE or --timeline")
+    return replace(output, full=True) if FULL_DISK in nemesis else output
+
+
+@dataclass
+class _TimelineFile:
+    """Where a timeline is written; ``status`` is 2 once that has failed."""
+
+    output: Output
+    status: int = 0
+
+    def __call__(self, timeline: Timeline) -> None:
+        """Write a timeline as Perfetto reads it."""
+        self.status = self.output.write(json.dumps(timeline.to_chrome()) + "\n")
+
+
+def _drawing(costs: str, file: str | None, messages: bool, *, full: bool = False) -> Drawing:
     """Read what virtual time costs, and where it is to be drawn; UsageError when that cannot be."""
     from harness.session import Drawing
 
     read = asked.costs_of(costs)
     if file is None:
-        return Drawing(read)
-    output = Output("json", file, True)
+        return Drawing(read, messages=messages)
+    output = Output("json", file, True, full)
     output.require()
-    return Drawing(read, lambda line: write_timeline(output, line))
+    return Drawing(read, _TimelineFile(output), messages)
 
 
-def write_timeline(output: Output, timeline: Timeline) -> None:
-    """Write a timeline as Perfetto reads it."""
-    output.write(json.dumps(timeline.to_chrome()) + "\n")
+def _with_timeline(status: int, drawing: Drawing) -> int:
+    """Return the exit status of a command whose timeline may not have been written."""
+    if isinstance(drawing.draw, _TimelineFile) and drawing.draw.status:
+        return drawing.draw.status
+    return status
 
 
 def explain_job(code: str | None) -> int:
@@ -125,32 +154,13 @@ def echo_for(output: Output) -> Callable[[int, str], None] | None:
 @contextmanager
 def _progress(output: Output, target: str) -> Iterator[Callable[[Progress], None] | None]:
     """Draw a campaign's progress on a terminal; None where nobody watches."""
-    if not output.shows_progress:
-        yield None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True, no_color=not is_coloured(sys.stderr))
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[case]}", style="dim"),
-    )
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(escape(target), total=None, case="")
+    with progress_bar(output, target) as advance:
+        if advance is None:
+            yield None
+            return
 
         def progress(now: Progress) -> None:
             failing = f", {now.failing} failing" if now.failing else ""
-            bar.update(
-                task,
-                total=now.of,
-                completed=now.done,
-                description=escape(target + failing),
-                case=escape(now.case),
-            )
+            advance(now.done, now.of, target + failing, now.case)
 
         yield progress

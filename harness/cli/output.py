@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -22,11 +23,15 @@ FORMATS = ("text", "json", "junit", "sarif", "github")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How the reports of one command are shown: ``--format``, ``-o``, ``-q``."""
+    """How the reports of one command are shown: ``--format``, ``-o``, ``-q``.
+
+    ``full``: write as on a full disk (``--nemesis full-disk``).
+    """
 
     format: str = "text"
     file: str | None = None
     quiet: bool = False
+    full: bool = False
 
     @property
     def shows_progress(self) -> bool:
@@ -51,7 +56,7 @@ class Output:
             self._say(reports)
             return status
         try:
-            _write(Path(self.file), dumps(reports, self.format))
+            self._write(dumps(reports, self.format))
         except OSError as error:
             tell(f"cannot write {self.file}: {error.strerror}; the report is on standard output")
             say(dumps(reports, self.format))
@@ -72,7 +77,7 @@ class Output:
             say(text)
             return 0
         try:
-            _write(Path(self.file), text)
+            self._write(text)
         except OSError as error:
             tell(f"cannot write {self.file}: {error.strerror}; it is on standard output")
             say(text)
@@ -88,9 +93,15 @@ class Output:
         if self.file is not None and self.file != "-":
             with contextlib.suppress(UsageError, OSError):
                 self.require()
-                _write(Path(self.file), text)
+                self._write(text)
                 return
         say(text)
+
+    def _write(self, text: str) -> None:
+        assert self.file is not None
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        _write(Path(self.file), text)
 
     def _say(self, reports: Sequence[Report]) -> None:
         if self.format != "text":

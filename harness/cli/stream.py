@@ -12,16 +12,16 @@ class StdoutError(Exception):
     """Standard output takes no more (not a closed pipe: that is silent)."""
 
 
-def is_coloured(stream: TextIO) -> bool:
+def is_coloured(stream: TextIO | None) -> bool:
     """Whether a stream is a terminal that shows colours, and the user has not said no."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal(stream)
 
 
-def is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
     """Whether someone watches this stream."""
-    return not stream.closed and stream.isatty()
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 def tell(message: str) -> None:
@@ -45,6 +45,8 @@ def say(text: str) -> None:
 
     StdoutError, with the system's reason, when it cannot be written.
     """
+    if sys.stdout is None:  # closed before the command began
+        raise StdoutError("it is closed")
     encoding = sys.stdout.encoding or "utf-8"
     shown = text.encode(encoding, "backslashreplace").decode(encoding)
     try:
@@ -59,6 +61,8 @@ def say(text: str) -> None:
 
 def flush(status: int) -> int:
     """Flush stdout at the end, so that the interpreter has nothing left to complain about."""
+    if sys.stdout is None:
+        return status
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -18,7 +18,7 @@ _NAMES = {
     "policy": "policies",
     "not_on_gloo": "not compared with gloo, for",
 }
-_HIDDEN = ("trace", "virtual_time")
+_HIDDEN = ("trace", "virtual_time", "messages", "injected")
 _RUNS = {
     "runs": "run {} times in all semantics and interleavings",
     "on_gloo": "{} on real gloo ranks as well",

@@ -21,6 +21,7 @@ BAD = {
     "check 1f1b --format xml": "'sarif'",
     "check 1f1c": "did you mean 1f1b?",
     "check zbv": "not supported yet",
+    "check interleaved": "its plan can be validated and plotted",
     "check plan.csv": "not supported yet",
     "check torch.distributed.pipelining:Schedule1F1B": "not supported yet",
     "check mine.py:many": "not supported yet",
