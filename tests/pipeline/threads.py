@@ -101,7 +101,7 @@ class Transport:
         works = []
         for operation in operations:
             work = operation.op(operation.tensor, operation.peer)
-            self.calls[-1].batched = True
+            work.call.batched = True
             works.append(work)
         return works
 
