@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Generic, TypeVar
 
 from harness.case import Case
 from harness.execute import CaseResult, execute
@@ -19,32 +20,45 @@ from harness.targets import Target
 from harness.worlds import RankContext, World
 from harness.worlds.simulated.isolated import HostedWorld, IsolatedWorld
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 LARGEST = 24  # cases that are run at once: few enough to wait for
 PROCESSES = 4  # at most: each of them has torch in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Cases:
-    """What each of the processes runs: every so many-th of the cases."""
+class Share(Generic[Item, Result]):
+    """What each of several processes runs: every so many-th of the items."""
 
-    target: Target
-    cases: tuple[Case, ...]
-    timeout: float
+    function: Callable[[Item], Result | None]
+    items: tuple[Item, ...]
 
-    def __call__(self, context: RankContext) -> dict[int, CaseResult]:
-        """Return the results by the cases' places; without those that came to nothing."""
-        world = HostedWorld()
-        found: dict[int, CaseResult] = {}
+    def __call__(self, context: RankContext) -> dict[int, Result]:
+        """Return the results by the items' places; without those that came to nothing."""
+        found: dict[int, Result] = {}
         threads = threading.active_count()
-        for place in range(context.rank, len(self.cases), context.world_size):
-            try:
-                result = execute(self.target, self.cases[place], world, self.timeout)
-            except Exception:  # whoever runs it in its turn is told
-                continue
+        for place in range(context.rank, len(self.items), context.world_size):
+            result = self.function(self.items[place])
+            if result is not None:
+                found[place] = result
             if threading.active_count() > threads:
                 break  # a rank that could not be ended goes on in this process
-            found[place] = result
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Runs one case, with its oracle and its judges; None where whoever has its turn is told."""
+
+    target: Target
+    timeout: float
+
+    def __call__(self, case: Case) -> CaseResult | None:
+        try:
+            return execute(self.target, case, HostedWorld(), self.timeout)
+        except Exception:
+            return None
 
 
 class Ahead:
@@ -69,7 +83,7 @@ class Ahead:
         if self._world is None or len(cases) < 2:
             return
         found = self._world.run_each(
-            Cases(self._target, tuple(cases), self._timeout),
+            Share(_Case(self._target, self._timeout), tuple(cases)),
             min(self._processes, len(cases)),
             timeout=self._timeout,
         )

@@ -139,17 +139,18 @@ def _interleaving(name: str, text: str) -> str:
     return text
 
 
-_INJECTION = "[a-z][a-z-]*@[0-9]{1,4}[.][0-9]{1,6}"  # harness.injection.Injection
+INJECTION = "([a-z][a-z-]*)@([0-9]{1,4})[.]([0-9]{1,6})"
+"""The form of a :class:`harness.injection.Injection`."""
 
 
 def _mutant(name: str, text: str) -> str:
-    if not re.fullmatch(_INJECTION, text):
+    if not re.fullmatch(INJECTION, text):
         raise CaseError(f"{name}={text} in the case: OPERATOR@RANK.PLACE is needed, as in swap@1.4")
     return text
 
 
 def _nemesis(name: str, text: str) -> str:
-    if not re.fullmatch(rf"{_INJECTION}([+]{_INJECTION})*", text):
+    if not re.fullmatch(rf"{INJECTION}([+]{INJECTION})*", text):
         raise CaseError(f"{name}={text} in the case: injections such as kill@1.3 are needed")
     return text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.case import UsageError
+from harness.case import INJECTION, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Injection:
     @classmethod
     def parse(cls, text: str, what: str = "mutant") -> Injection:
         """Read what ``str`` prints; UsageError, which names ``what``, for anything else."""
-        match = re.fullmatch(r"([a-z][a-z-]*)@(\d{1,4})\.(\d{1,6})", text, re.ASCII)
+        match = re.fullmatch(INJECTION, text)
         if match is None:
             raise UsageError(f"{what}={text}: OPERATOR@RANK.PLACE is needed, as in swap@1.4")
         return cls(match[1], int(match[2]), int(match[3]))

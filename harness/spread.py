@@ -6,39 +6,14 @@ process, and what is lost again is told to the caller.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-from harness.ahead import PROCESSES, cores
+from harness.ahead import PROCESSES, Item, Result, Share, cores
 from harness.session import shared_world
-from harness.worlds import RankContext
 from harness.worlds.simulated.isolated import IsolatedWorld
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 AT_ONCE = 8  # items that a process is given before it tells of them
 PATIENCE_S = 300.0  # without a sign of life
-
-
-@dataclass(frozen=True, slots=True)
-class _Share(Generic[Item, Result]):
-    """What each process runs: every so many-th of the items."""
-
-    function: Callable[[Item], Result]
-    items: tuple[Item, ...]
-
-    def __call__(self, context: RankContext) -> dict[int, Result]:
-        """Return results by place, as many as there are before a rank outlives its run."""
-        found: dict[int, Result] = {}
-        threads = threading.active_count()
-        for place in range(context.rank, len(self.items), context.world_size):
-            found[place] = self.function(self.items[place])
-            if threading.active_count() > threads:
-                break
-        return found
 
 
 def spread(
@@ -55,11 +30,11 @@ def spread(
     processes = min(cores(), PROCESSES)
     for first in range(0, len(items), processes * AT_ONCE):
         chunk = tuple(items[first : first + processes * AT_ONCE])
-        share = _Share(function, chunk)
+        share = Share(function, chunk)
         found = world.run_each(share, min(processes, len(chunk)), timeout=PATIENCE_S)
         for place, item in enumerate(chunk):
             if place in found:
                 yield found[place]
                 continue
-            alone = world.run_each(_Share(function, (item,)), 1, timeout=PATIENCE_S)
+            alone = world.run_each(Share(function, (item,)), 1, timeout=PATIENCE_S)
             yield alone[0] if alone else lost(item)

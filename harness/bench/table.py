@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.bench.case import described
 from harness.bench.measure import Bench, Figure, machine
+from harness.report.columns import aligned
 
 _HEAD = ("world", "contender", "cases", "seconds", "cases/s", "first case s", "further case s")
 
@@ -13,14 +14,13 @@ def render(bench: Bench) -> str:
     peers = bench.peers()
     rows = [(*_HEAD, *(f"× {peer}" for peer in peers))]
     rows += [_row(bench, figure, peers) for figure in bench.figures]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         f"{described()}, loss and gradients against the monolith",
         "start-up counted, sim in all semantics and interleavings; "
         f"up to {bench.options.cases} cases and {bench.options.seconds:g} s each",
         f"on {_machine()}",
         "",
-        *(_line(row, widths) for row in rows),
+        *aligned(rows, left=(1,)),
     ]
     notes = [f"  {note}" for note in _notes(bench)]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
@@ -55,14 +55,6 @@ def _number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = [
-        cell.ljust(width) if column == 1 else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def _notes(bench: Bench) -> list[str]:

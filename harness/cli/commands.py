@@ -18,6 +18,7 @@ from harness.cli.output import Output
 from harness.cli.plot import plot
 from harness.cli.shared import (
     Job,
+    form_options,
     nemesis_option,
     report_options,
     seed_option,
@@ -188,15 +189,7 @@ def explain(code: str | None) -> Job:
 @click.option(
     "--seconds", default="60", show_default=True, metavar="S", help="Limit of each figure."
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(("text", "json")),
-    default="text",
-    show_default=True,
-    help="The figures' form.",
-)
-@click.option("-o", "--output", "file", metavar="FILE", help="Write the figures there.")
+@form_options
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def bench(form: str, file: str | None, quiet: bool, **options: Any) -> Job:
     """Measure cases per second, beside the same case in torch's own test classes.

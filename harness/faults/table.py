@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.faults.score import Score, Shortfalls, Tally, shortfalls_of
+from harness.report.columns import aligned
 from harness.report.text import count
 
 _HEAD = ("class", "entries", "found", "code", "place", "noise", "alarms", "semantics", "median s")
@@ -12,8 +13,7 @@ def render(score: Score, below: Shortfalls) -> str:
     """Return the table; ``below`` is what makes the command fail."""
     tallies = score.tallies()
     rows = [_HEAD, *(_row(kind, tally) for kind, tally in tallies.items())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    lines = ["  ".join(_cells(row, widths)).rstrip() for row in rows]
+    lines = list(aligned(rows))
     lines.insert(-1, "")
     everything = tallies["all"]
     text = [
@@ -32,11 +32,6 @@ def _row(kind: str, tally: Tally) -> tuple[str, ...]:
     counts = (tally.entries, tally.found, tally.right_code, tally.right_place)
     wrong = (tally.noise, tally.false_alarms, tally.wrong_semantics)
     return (kind, *map(str, counts), *map(str, wrong), f"{tally.median_s:.3f}")
-
-
-def _cells(row: tuple[str, ...], widths: list[int]) -> list[str]:
-    first, *rest = zip(row, widths, strict=True)
-    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
 
 
 def _told(score: Score, below: Shortfalls) -> str:

@@ -107,33 +107,37 @@ def _sink(row: Row) -> Iterator[tuple[str, Row]]:
 
 
 def _shift(row: Row) -> Iterator[tuple[str, Row]]:
-    for place, action in enumerate(row):
-        for distance in (-1, +1):
-            if action.microbatch + distance >= 0:
-                other = replace(action, microbatch=action.microbatch + distance)
-                yield f"{other} for {action}", (*row[:place], other, *row[place + 1 :])
+    yield from _replaced(row, lambda a: [replace(a, microbatch=n) for n in _beside(a.microbatch)])
+
+
+def _restage(row: Row) -> Iterator[tuple[str, Row]]:
+    yield from _replaced(row, lambda a: [replace(a, stage=n) for n in _beside(a.stage)])
 
 
 def _retarget(row: Row) -> Iterator[tuple[str, Row]]:
     """Let a message go to, or come from, the neighbour on the other side."""
-    turned = {
-        Kind.SEND_F: Kind.SEND_B,
-        Kind.SEND_B: Kind.SEND_F,
-        Kind.RECV_F: Kind.RECV_B,
-        Kind.RECV_B: Kind.RECV_F,
-    }
+    yield from _replaced(
+        row, lambda a: [replace(a, kind=_TURNED[a.kind])] if a.kind in _TURNED else []
+    )
+
+
+_TURNED = {
+    Kind.SEND_F: Kind.SEND_B,
+    Kind.SEND_B: Kind.SEND_F,
+    Kind.RECV_F: Kind.RECV_B,
+    Kind.RECV_B: Kind.RECV_F,
+}
+
+
+def _beside(number: int) -> list[int]:
+    return [n for n in (number - 1, number + 1) if n >= 0]
+
+
+def _replaced(row: Row, others: Callable[[Action], list[Action]]) -> Iterator[tuple[str, Row]]:
+    """Put each of the other actions that an action may become in its place."""
     for place, action in enumerate(row):
-        if action.kind in turned:
-            other = replace(action, kind=turned[action.kind])
+        for other in others(action):
             yield f"{other} for {action}", (*row[:place], other, *row[place + 1 :])
-
-
-def _restage(row: Row) -> Iterator[tuple[str, Row]]:
-    for place, action in enumerate(row):
-        for distance in (-1, +1):
-            if action.stage + distance >= 0:
-                other = replace(action, stage=action.stage + distance)
-                yield f"{other} for {action}", (*row[:place], other, *row[place + 1 :])
 
 
 def _rewarm(row: Row) -> Iterator[tuple[str, Row]]:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import get_args
 
 from harness.mutate.campaign import Mutation, Tried, Verdict
+from harness.report.columns import aligned
 from harness.report.text import count
 
 _HEAD = ("operator", "mutants", "caught", "equivalent", "missed", "alarms", "not run", "found as")
@@ -18,8 +19,7 @@ def render(mutation: Mutation) -> str:
     """Return the table, then what was missed, then the sum."""
     operators = dict.fromkeys(tried.operator for tried in mutation.tried)
     rows = [_HEAD, *(_row(mutation, operator) for operator in operators)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    parts = ["\n".join(_line(row, widths) for row in rows)]
+    parts = ["\n".join(aligned(rows, left=(0, -1)))]
     if missed := mutation.of("missed"):
         parts.append(_told("missed: it means something else, and nothing was found", missed))
     if alarms := mutation.of("alarm"):
@@ -50,14 +50,6 @@ def _row(mutation: Mutation, operator: str) -> tuple[str, ...]:
     found = ", ".join(f"{code} {times}" for code, times in codes.most_common(CODES))
     counts = [str(verdicts[name]) for name in get_args(Verdict)]
     return (operator, str(len(mine)), *counts, found)
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = [
-        cell.ljust(width) if column in (0, len(row) - 1) else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  ".join(cells).rstrip()
 
 
 def _told(title: str, mutants: list[Tried]) -> str:

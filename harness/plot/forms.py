@@ -61,8 +61,9 @@ def _json(plots: Sequence[Plot]) -> str:
 
 def _text(plots: Sequence[Plot], width: int | None, color: bool) -> str:
     from harness.plot.problems import problem_lines
-    from harness.plot.table import columns, difference_rows
+    from harness.plot.table import difference_rows
     from harness.plot.text import Line, coloured, lines_of, plain, scale_of
+    from harness.report.columns import aligned
 
     grid = Grid.of(plot.placed for plot in plots)
     scale = scale_of([(plot.placed, plot.figures) for plot in plots], grid, width)
@@ -76,7 +77,11 @@ def _text(plots: Sequence[Plot], width: int | None, color: bool) -> str:
         first, second = ((plot.placed, plot.figures) for plot in plots)
         names = (first[0].plan.schedule, second[0].plan.schedule)
         rows = difference_rows(names, differences(first, second))
-        lines += [[], [("Differences", "bold")], *([(line, "")] for line in columns(rows))]
+        lines += [
+            [],
+            [("Differences", "bold")],
+            *([(line, "")] for line in aligned(rows, left=(0, -1))),
+        ]
         if told := caution((first, second)):
             lines.append([(told, "")])
     return coloured(lines) if color else plain(lines)

@@ -1,22 +1,10 @@
-"""Tables of text: the first column to the left, figures to the right, a last sentence as it is."""
+"""What two plans' figures differ in, as rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from harness.plot.figures import Difference, fraction, number
-
-
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align the rows' cells."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column in (0, last) else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def difference_rows(

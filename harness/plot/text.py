@@ -15,7 +15,7 @@ from harness.plot.marks import LEGEND, Marks
 from harness.plot.palette import WRONG, colour_of, label
 from harness.plot.path import shortened
 from harness.plot.placed import Placed, Step
-from harness.plot.table import columns
+from harness.report.columns import aligned
 from pipeline.actions import Action
 
 Piece = tuple[str, str]
@@ -111,7 +111,7 @@ def lines_of(which: int, placed: Placed, figures: Figures, scale: Scale) -> Iter
     for told in figure_lines(placed, figures):
         yield [(told, "")]
     yield []
-    for told in columns(figure_table(placed, figures)):
+    for told in aligned(figure_table(placed, figures), left=(0, -1)):
         yield [(told, "")]
     yield [(MEANING, DIM)]
 

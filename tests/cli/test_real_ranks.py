@@ -120,3 +120,11 @@ def test_the_python_functions_share_one_warm_world() -> None:
     assert [finding.code for finding in report.findings] == ["rank-error"]
     assert report.findings[0].operations[0].function.endswith("all_reduce")
     harness.check("1f1b", world_size=2, chunks=2, cases=2).raise_if_findings()
+
+
+def test_what_buffering_would_let_through_is_confirmed_on_real_ranks(tmp_path: Path) -> None:
+    (tmp_path / "programs.py").write_text(PROGRAMS)
+    done = command(tmp_path, "run", "programs.py:exchange", "-n", "2", "-q", "--format", "json")
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["code"], finding["cause"]) == ("deadlock", "needs-buffering")
+    assert finding["confirmed_on"] == ["sim", "gloo"]

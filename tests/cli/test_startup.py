@@ -110,3 +110,16 @@ def test_each_way_of_stopping_is_one_interrupt(number: signal.Signals) -> None:
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("stopped once\n", "", 0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["explain"], ["faults", "list"], ["faults", "show", "both-send-first", "--code-only"]],
+)
+def test_a_closed_standard_output_is_told_in_one_line(words: list[str]) -> None:
+    line = f'exec "{sys.executable}" -m harness {" ".join(words)} >&-'
+    done = subprocess.run(["/bin/sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: the report cannot be written to standard output: it is closed"
+    ]

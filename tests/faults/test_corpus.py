@@ -230,7 +230,7 @@ def test_a_program_that_cannot_be_simulated_is_told_as_that(tmp_path: Path) -> N
 
 def test_every_built_in_entry_has_a_class_a_page_and_a_mark() -> None:
     entries = read_corpus()
-    assert len(entries) >= 120
+    assert len(entries) > 200  # as the README says
     assert {entry.label.kind for entry in entries} == set(CLASSES)
     for entry in entries:
         assert entry.path.parent.name == entry.label.kind.replace("-", "_"), entry.path
@@ -281,3 +281,30 @@ def test_the_score_of_a_user_s_own_corpus_and_its_baseline(
     (tmp_path / "baseline.json").write_text("[]")
     assert main(words) == 2
     assert "is no baseline" in capsys.readouterr().err
+
+
+def test_an_entry_that_cannot_be_run_is_no_missed_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, body="raise ImportError('not here')\n" + BODY)
+    assert main(["faults", "score", "--corpus", str(tmp_path)]) == 2
+    assert "lone-send could not be run" in capsys.readouterr().err
+
+
+def test_a_backend_that_is_not_here_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    words = ["faults", "score", "--corpus", str(tmp_path), "--backend", "nccl", "--update"]
+    assert main(words) == 2
+    assert "backend nccl" in capsys.readouterr().err
+    assert not (tmp_path / "baseline.json").exists()
+
+
+def test_a_broken_baseline_is_made_anew_when_asked(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "baseline.json").write_text("[" * 100_000)
+    words = ["faults", "score", "--corpus", str(tmp_path)]
+    assert main(words) == 2
+    assert main([*words, "--update"]) == 0
+    assert json.loads((tmp_path / "baseline.json").read_text()) == {"sim": {}}
