@@ -39,13 +39,26 @@ def install() -> bool:
         for name, wrap in methods.items():
             if name in vars(owner):  # names differ by version
                 _originals.append((owner, name, vars(owner)[name]))  # which binds, as itself
-                setattr(owner, name, wrap(getattr(owner, name)))
+                setattr(owner, name, _wrapped(owner, name, wrap))
     for name, wrap in wrappers.FUNCTIONS.items():
         original = getattr(c10d, name)
         wrapper = wrap(original)
         _originals.append((None, name, (original, wrapper)))
         everywhere(name, original, wrapper)
     return True
+
+
+_made: dict[tuple[Any, str], tuple[Any, Any]] = {}  # what a class had there, and its wrapper
+
+
+def _wrapped(owner: Any, name: str, wrap: wrappers.Wrap) -> Any:
+    """Return the wrapper of a method, the same one every time: a simulated case begins with it."""
+    there = vars(owner)[name]
+    before, wrapper = _made.get((owner, name), (None, None))
+    if before is not there:
+        wrapper = wrap(getattr(owner, name))
+        _made[owner, name] = there, wrapper
+    return wrapper
 
 
 def uninstall() -> None:

@@ -62,7 +62,9 @@ class Matcher:
             self._box(op).post_unknown(op)
         else:
             box, source = self._box(op), source_of(op)
-            self._after(box, source, box.channel(source).post(op), again=box.is_doubtful)
+            made, again = box.channel(source).post(op), box.is_doubtful
+            if made or again:  # else nothing is over by that
+                self._after(box, source, made, again=again)
 
     def _box(self, op: Op) -> Mailbox:
         key = box_key(op)

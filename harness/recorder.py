@@ -42,7 +42,7 @@ from harness.frames import Frames
 from harness.groups import Groups, member
 from harness.handles import Handle, Handles
 from harness.trace import UNKNOWN_SITE, Splits
-from pipeline.actions import CURRENT
+from pipeline.actions import CURRENT, carried
 
 GIVES_UP, INSIDE = 1, 2  # flags of W
 _LAYER = os.path.join(os.path.dirname(__file__), "layer.py")  # noqa: PTH118, PTH120
@@ -148,7 +148,7 @@ class Recorder:
         """
         if self._delay_s:
             time.sleep(self._random.random() * self._delay_s)
-        action = CURRENT.get()
+        action = CURRENT.get() or carried(tensor)
         api, frame = self.frames.caller(sys._getframe(2), up_to_user=not is_planned(action))
         known = self.groups.find(group)
         if known is None:
@@ -339,7 +339,11 @@ class Recorder:
         requires_grad: bool = True,
     ) -> None:
         """Write down a forward or backward that the stage executed."""
-        site = self._define.site(self.frames.caller(sys._getframe(1))[1], CURRENT.get())
+        action = CURRENT.get()
+        if action is not None and action.origin is not None:
+            site = self._define.action(action)[1]
+        else:
+            site = self._define.site(self.frames.caller(sys._getframe(1))[1], action)
         flags = KINDS.index(kind) | (REQUIRES_GRAD if requires_grad else 0)
         taken = min((end_ns - start_ns) // 1000, 2**32 - 1)
         self._event(_COMPUTE, end_ns, stage, microbatch, site, taken, flags)

@@ -118,8 +118,7 @@ class Op:
         return state is _POSTED or state is _BLOCKED
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """A rank inside a wait: the operation it cannot go past, and whether it may give up."""
 
     op: Op
@@ -129,8 +128,7 @@ class Wait:
     other_threads: int = 0  # alive besides the waiting one, and able to post
 
 
-@dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(NamedTuple):
     """One forward (F) or backward (B, I, W) that a stage executed."""
 
     rank: int

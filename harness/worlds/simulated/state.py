@@ -34,6 +34,7 @@ class Modules:
 
     own: dict[str, ModuleType] = field(default_factory=dict)
     cache: loading.Cache = field(default_factory=loading.Cache)
+    bits: Any = None  # what numpy draws from; seeded anew in every case
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class RankState:
     path: list[str] = field(default_factory=lambda: list(sys.path))
     shares: Shares = field(default_factory=Shares)
     dtype: torch.dtype = torch.float32
-    torch_random: torch.Tensor | None = None
+    torch_random: Any = None
     python_random: Any = None
     numpy_random: randomness.Numpy | None = None
     known: int = 0  # how many modules there were when this rank began to run
@@ -59,7 +60,8 @@ class RankState:
         torch.default_generator.manual_seed(seed)  # there is no other device here
         numpy = sys.modules.get("numpy")
         if numpy is not None:
-            self.numpy_random = randomness.Numpy(numpy, seed)
+            self.numpy_random = randomness.Numpy(numpy, seed, self.modules.bits)
+            self.modules.bits = self.numpy_random.bits
 
     def enter(self) -> None:
         """Put this rank's share in place."""
@@ -74,14 +76,14 @@ class RankState:
         if torch.get_default_dtype() is not self.dtype:
             torch.set_default_dtype(self.dtype)
         if self.torch_random is not None:
-            torch.default_generator.set_state(self.torch_random)
+            randomness.restore_torchs(self.torch_random)
             randomness.restore(self.python_random)
         if self.numpy_random is not None:
             self.numpy_random.put()
 
     def leave(self) -> None:
         """Take this rank's share away."""
-        self.torch_random = torch.default_generator.get_state()
+        self.torch_random = randomness.save_torchs()
         self.python_random = randomness.save()
         if self.numpy_random is not None:
             self.numpy_random.take()
@@ -100,6 +102,7 @@ class RankState:
 
 _installed: dict[str, Any] = {}  # modules that are known to be nobody's own
 _without: int | None = None  # how many modules there were when none was the user's
+_usual: tuple[int, dict[str, ModuleType]] = 0, {}  # how many between two runs, and the user's
 
 
 def users_modules() -> dict[str, ModuleType]:
@@ -109,6 +112,16 @@ def users_modules() -> dict[str, ModuleType]:
         return {}
     found = _look_for_users_modules()
     _without = len(sys.modules) - len(found)
+    return found
+
+
+def _between_runs() -> dict[str, ModuleType]:
+    """Do the same before a run begins: there is always one, ``__main__``, and seldom another."""
+    global _usual
+    count, found = _usual
+    if len(sys.modules) != count or any(sys.modules.get(name) is not found[name] for name in found):
+        found = users_modules()
+        _usual = len(sys.modules), found
     return found
 
 
@@ -138,7 +151,7 @@ class Surroundings:
 
     def __init__(self) -> None:
         self._environ: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
-        self._modules = users_modules()
+        self._modules = _between_runs()
         self._cache = loading.use(loading.Cache())
         self._argv, self._path = sys.argv, sys.path
         self._shares, self._settings = Shares(copies=False), Settings()

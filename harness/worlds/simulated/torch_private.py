@@ -152,6 +152,12 @@ def _simulated(original: Any) -> Any:
     return helper
 
 
+def address_of(generator: torch.Generator) -> int | None:
+    """Return where torch's C++ has a generator; None where that cannot be told."""
+    address = getattr(generator, "_cdata", None)
+    return address if isinstance(address, int) else None
+
+
 def reported(backend: Any) -> str:
     """Return the name under which a program finds the backend that it asked for."""
     asked = str(backend)
