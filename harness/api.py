@@ -20,11 +20,13 @@ from harness.session import (
     check_prepared,
     close_worlds,
     prepare,
+    read_target,
     run_prepared,
     run_program,
     shared_world,
 )
 from harness.targets import Command, TargetLike, pickled_build_stage
+from harness.targets.own_model import with_own_model
 
 __all__ = ["Drawing", "check", "close_worlds", "replay", "run", "shared_world"]
 
@@ -47,13 +49,21 @@ def check(
     nemesis: str | None = None,
     strict: bool = False,
     build_stage: Callable[..., Any] | None = None,
+    model: Callable[[], Any] | None = None,
+    data: Callable[[int], Any] | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
+    split: Callable[[Any, int], Any] | None = None,
+    optimizer: Callable[[Any], Any] | None = None,
 ) -> Report:
     """Fuzz a schedule and return the report, as ``harness check`` does.
 
     ``target`` is text as the command takes it, or a function ``step(stage, comms, batch,
     chunks)`` or ``plan(rank, world_size, chunks)``. ``world_size`` and ``chunks`` take a number,
     several, or text such as ``"2..6"``. ``build_stage(index, count, layers, width)`` makes a
-    stage's module in the user's own way, to be compared with the monolith's layers. The ranks are
+    stage's module in the user's own way, to be compared with the monolith's layers. ``model()``
+    and ``data(batch)`` put the user's own model in the monolith's place, with ``loss(output,
+    targets)``, ``split(model, stages)`` and ``optimizer(parameters)``
+    (:class:`pipeline.own_model.Parts`, docs/own-model.md). The ranks are
     simulated in this process (``isolated``: in one of their own); ``confirm`` runs what is found,
     and some of what is not, on real gloo ranks too. ``nemesis`` names faults from outside
     (:mod:`harness.nemesis`) that every case has some of.
@@ -79,10 +89,16 @@ def check(
         nemesis=nemesis,
         strict=strict,
     )
-    prepared = prepare(target, "check", options)
+    named = read_target(target, "check", options)
+    named = with_own_model(
+        named, model=model, data=data, loss=loss, split=split, optimizer=optimizer
+    )
+    prepared = prepare(named, "check", options)
     if build_stage is not None:
         if prepared.kind != "step":
             raise UsageError(f"build_stage= goes with a step, and {prepared.text} is none")
+        if prepared.without:
+            raise UsageError("build_stage= goes with the harness's model: leave model= or it out")
         prepared = replace(prepared, build_stage=pickled_build_stage(build_stage))
     return check_prepared(prepared, options)
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from harness.case import Case, UsageError
-from harness.checkers import memory, parity
+from harness.checkers import memory, uneven
 from harness.explore import explore, simulated_of
 from harness.findings import Finding
 from harness.judge import judge, told_once
 from harness.ledger import settled
 from harness.nemesis import harmed, with_injected
+from harness.numbers import Numbers, compare_numbers
 from harness.parity.program import StepEntry
 from harness.parity.refusal import settle
 from harness.parity.results import StepResult
@@ -93,12 +94,12 @@ def execute(
         observe(outcome)
     if (message := settle(outcome)) is not None:
         return CaseResult(case, refused=message)
-    result = verdict_on(target, case, outcome, changed)
+    result = verdict_on(target, case, outcome, changed, world)
     result = replace(result, trace=trace_hash(outcome))
     if world.name != "sim" or result.failures:
         return result
     # How a plan of the user's own, sends and receives included, is posted is our choice.
-    ours = target.kind == "plan" and case.policy is None
+    ours = target.kind in ("plan", "csv") and case.policy is None
     explored = explore(program, case, world, timeout, outcome, judge, "error", hazards=not ours)
     found = told_once([*result.findings, *explored.findings])
     return replace(result, findings=tuple(found), runs=explored.runs)
@@ -116,23 +117,30 @@ def program_of(target: Target, case: Case, *, fresh: bool = False) -> Program:
 
 
 def verdict_on(
-    target: Target, case: Case, outcome: Outcome, already: Iterable[Finding] = ()
+    target: Target,
+    case: Case,
+    outcome: Outcome,
+    already: Iterable[Finding] = (),
+    world: World | None = None,
 ) -> CaseResult:
-    """Judge an outcome whose ranks neither refused nor failed to load; ``already`` was found."""
+    """Judge an outcome whose ranks neither refused nor failed to load; ``already`` was found.
+
+    A user's own model is compared with on a rank of ``world``.
+    """
     line = str(case)
-    found = [*already, *judge(outcome, case)]
+    found = uneven.explained([*already, *judge(outcome, case)], case, target)
     explained = any(f.code in EXPLAIN_NUMBERS and f.severity == "error" for f in found)
-    verdict = None
+    numbers = Numbers()
     if not explained:
-        numbers, verdict = parity.examine(case, outcome, target)
-        found += numbers
+        numbers = compare_numbers(target, case, outcome, world)
+        found += uneven.explained(numbers.findings, case, target)
     if not any(f.severity == "error" for f in found):
         found += memory.check(case, outcome, target)
     return CaseResult(
         case,
         with_injected((f if f.case else f.with_(case=line) for f in found), case, outcome),
-        compared=verdict is not None and verdict.compared,
-        bitwise=verdict is not None and verdict.compared and verdict.bitwise,
+        compared=numbers.compared,
+        bitwise=numbers.bitwise,
     )
 
 

@@ -16,6 +16,7 @@ from harness.checkers.repeated import compare_runs
 from harness.findings import Finding, Severity
 from harness.hazards.check import check_hazards
 from harness.ledger import settled
+from harness.semantics import NCCL
 from harness.trace import State
 from harness.worlds import Outcome, Program, Simulated, World
 from harness.worlds.simulated.interleavings import following, spelled
@@ -23,7 +24,6 @@ from harness.worlds.simulated.interleavings import following, spelled
 SEEDS = 4  # interleavings by a seed, where the order of the ranks can matter
 EXHAUSTIVE = 60  # interleavings of a small program, all of them
 SMALL = 24  # operations of a program that is small
-NCCL = ("nccl-eager", "nccl-lazy")
 
 Judge = Callable[[Outcome, Case], list[Finding]]
 

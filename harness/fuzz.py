@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
@@ -21,10 +22,11 @@ from harness.findings import Finding, Report
 from harness.options import DEFAULT_CHUNKS, DEFAULT_WORLDS, semantics_tried
 from harness.roots import Root
 from harness.shrink import shrink
-from harness.strategies import DELAYS, cases, corners
-from harness.targets import Target, TargetError
+from harness.strategies import DELAYS, Refuses, cases, corners
+from harness.targets import Target, TargetError, torch_classes
 from harness.worlds import World, WorldError
 from pipeline.lower import DEFAULT_POLICY
+from pipeline.schedules import SCHEDULES
 
 __all__ = ["CaseResult", "Limits", "Progress", "RefusedError", "campaign", "execute", "run_case"]
 
@@ -145,6 +147,8 @@ class _Campaign:
         report = self.report
         report.elapsed_s = time.monotonic() - self.started
         report.tried = self.coverage.tried() | {"seed": self.limits.seed} | self.agreement.told()
+        if self.target.needs_even_batches:
+            report.tried["batches"] = "that are multiples of chunks only"
         counts = report.cases
         refused_all = counts.run > 0 and counts.refused == counts.run
         if refused_all and not report.findings and report.error is None:
@@ -233,11 +237,13 @@ class _Campaign:
                 return False
             if candidate.world not in self.limits.worlds or candidate.chunks not in chunks:
                 return False  # outside of what the user asked for
+            if self.target.needs_even_batches and (candidate.batch or 0) % (candidate.chunks or 1):
+                return False  # fails for a reason of its own
             tries -= 1
             self._tell(candidate)
             return self._matching(self._run(candidate), root) is not None
 
-        return shrink(case, fails)
+        return shrink(case, fails, self.target.depth)
 
     def _matching(self, result: CaseResult, root: Root) -> Finding | None:
         """Return the result's finding of that root cause, and keep what it says of the root."""
@@ -306,25 +312,45 @@ def unrepeated(finding: Finding) -> Finding:
 def stream(target: Target, limits: Limits, backend: str) -> Iterator[Case]:
     """Yield a campaign's cases: corners, then drawn ones, each once, decided by the seed."""
     policies: tuple[str | None, ...] = (None,)
-    if target.kind in ("schedule", "plan"):
+    if target.is_plan:
         policies = (limits.policy,) if limits.policy else _policies(target)
     ranges = (limits.worlds, limits.chunks, policies, backend)
     seen: set[Case] = set()
     how = {"semantics": limits.semantics, "capacity": limits.capacity}
-    for case in corners(target.text, *ranges, seed=limits.seed):
+    depth, refuses, even = target.depth, _refusal(target), target.needs_even_batches
+    for case in corners(target.text, *ranges, limits.seed, depth, refuses, even):
+        case = _applying(case, target)
         seen.add(case)
         yield _injected(case.with_(**how), limits)
     delays = DELAYS if backend != "sim" else (0,)  # its interleavings are drawn instead
-    strategy = cases(target.text, *ranges, delays)
+    strategy = cases(target.text, *ranges, delays, depth, refuses, even)
     batch, dry = 0, 0
     while dry < 3:
-        known = len(seen)
-        for case in draw(strategy, DRAWN_AT_ONCE, limits.seed * 1_000_003 + batch):
+        before = len(seen)
+        for drawn in draw(strategy, DRAWN_AT_ONCE, limits.seed * 1_000_003 + batch):
+            case = _applying(drawn, target)
             if case not in seen:
                 seen.add(case)
                 yield _injected(case.with_(**how), limits)
         batch += 1
-        dry = dry + 1 if len(seen) == known else 0
+        dry = dry + 1 if len(seen) == before else 0
+
+
+def _refusal(target: Target) -> Refuses | None:
+    """Return what says which shapes a target refuses, as far as that is known beforehand."""
+    if target.kind == "torch" and target.module in torch_classes.MODULES:
+        from harness.torch_pipelining import refusal
+
+        return partial(refusal, target.function)
+    return SCHEDULES[target.text].refusal if target.kind == "schedule" else None
+
+
+def _applying(case: Case, target: Target) -> Case:
+    """Return the case without what means nothing for a user's own model."""
+    if not target.without:
+        return case
+    precise = "float32" if case.dtype in ("bfloat16", "float16") else case.dtype
+    return case.with_(**({"dtype": precise} | dict.fromkeys(target.without)))
 
 
 def _injected(case: Case, limits: Limits) -> Case:

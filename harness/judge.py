@@ -18,6 +18,8 @@ from harness.checkers.requests import (
     check_unreceived,
 )
 from harness.findings import Finding
+from harness.semantics import NCCL
+from harness.trace import RankError
 from harness.worlds import Outcome
 
 
@@ -27,7 +29,7 @@ def judge(outcome: Outcome, case: Case) -> list[Finding]:
     An error that may follow from an earlier one is named in that one's details
     (``followed_by``) and is no finding of its own. Warnings stand beside them.
     """
-    found = _errors(outcome)
+    found = _errors(outcome, case.semantics)
     errors = sorted((f for f in found if f.severity == "error"), key=lambda f: f.time_ns)
     causes = _folded(errors, outcome)
     warnings = [finding for finding in found if finding.severity == "warning"]
@@ -64,10 +66,10 @@ def _folded(errors: list[Finding], outcome: Outcome) -> list[Finding]:
     ]
 
 
-def _errors(outcome: Outcome) -> list[Finding]:
+def _errors(outcome: Outcome, semantics: str | None) -> list[Finding]:
     trace, backend = outcome.trace, outcome.backend
     failed = check_errors(outcome)
-    if any(rank.error is not None and rank.error.refused for rank in outcome.ranks):
+    if any(rank.error is not None and _may_lack_gradient(rank.error) for rank in outcome.ranks):
         from harness.checkers.graph_cut import explain_none_gradient  # needs torch
 
         graph_cut = explain_none_gradient(outcome)
@@ -77,6 +79,10 @@ def _errors(outcome: Outcome) -> list[Finding]:
         stuck = deadlock.check(deadlock.before_failure(trace, broken), backend, give_up=True)
         if stuck is not None:
             failed = []  # the errors are how it ended
+    if stuck is not None and semantics in NCCL:
+        from harness.hazards.check import check_tags
+
+        stuck = check_tags(trace, semantics) or stuck
     found = [
         *check_collectives(trace),
         *check_labels(trace),  # before what a swap makes of sizes at the same moment
@@ -91,6 +97,10 @@ def _errors(outcome: Outcome) -> list[Finding]:
     if outcome.ending == "finished":
         found += check_unreceived(trace) + check_unawaited(trace)
     return found
+
+
+def _may_lack_gradient(error: RankError) -> bool:
+    return error.refused or error.message.startswith("grad can be implicitly created")
 
 
 def _undecided(outcome: Outcome) -> list[Finding]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+NCCL = ("nccl-eager", "nccl-lazy")
+"""The send semantics of NCCL, which the simulator decides from a trace of gloo's."""
+
 
 class Part(Protocol):
     """One rank's part in a collective: recorded, or about to be simulated."""

@@ -79,8 +79,9 @@ def read_target(target: TargetLike, command: Command, options: CheckOptions | Ru
     A rank is started only where reading the file cannot tell.
     """
     parsed = parse_target(target, for_command=command, describe=_describe(options))
-    if isinstance(options, CheckOptions) and options.policy is not None and parsed.kind == "step":
-        raise UsageError(f"--policy goes with a schedule or plan, and {parsed.text} is a step")
+    if isinstance(options, CheckOptions) and options.policy is not None and not parsed.is_plan:
+        what = "a class of torch's" if parsed.kind == "torch" else "a step"
+        raise UsageError(f"--policy goes with a schedule or plan, and {parsed.text} is {what}")
     return parsed
 
 
@@ -113,9 +114,10 @@ def check_prepared(
     from harness.fuzz import Limits, campaign
 
     endless = options.seconds is not None and options.cases is None
+    worlds, chunks = _shapes(target, options)
     limits = Limits(
-        worlds=options.worlds or asked.DEFAULT_WORLDS,
-        chunks=options.chunks or asked.DEFAULT_CHUNKS,
+        worlds=worlds,
+        chunks=chunks,
         cases=1_000_000 if endless else options.cases or asked.DEFAULT_CASES,
         seconds=options.seconds,
         timeout=options.timeout,
@@ -128,6 +130,19 @@ def check_prepared(
     report = campaign(target, limits, world, real=real, progress=progress)
     report.strict = options.strict
     return report
+
+
+def _shapes(target: Target, options: CheckOptions) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the world sizes and chunk counts to try; UsageError where the target has none."""
+    if target.shape is None:
+        return options.worlds or asked.DEFAULT_WORLDS, options.chunks or asked.DEFAULT_CHUNKS
+    world, chunks = target.shape
+    if world not in (options.worlds or (world,)) or chunks not in (options.chunks or (chunks,)):
+        raise UsageError(
+            f"{target.text} is a plan for {world} ranks and {chunks} chunks alone: "
+            "leave -n and -c out"
+        )
+    return (world,), (chunks,)
 
 
 def run_prepared(
@@ -268,7 +283,8 @@ def _confirmed(
     if outcome.ending == "interrupted":
         report.interrupted = True
         return findings
-    real = [Root.of(finding) for finding in [*settled(outcome), *judge(outcome, case)]]
+    there = case.with_(backend="gloo", semantics=None, capacity=None)
+    real = [Root.of(finding) for finding in [*settled(outcome), *judge(outcome, there)]]
     return [
         finding.with_(
             confirmed_on=("sim", "gloo")

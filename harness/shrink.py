@@ -8,17 +8,26 @@ until none can be made simpler. Deterministic; what it returns is minimal in eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from harness import nemesis
 from harness.case import Case
 
+Depth = Callable[[int], int]
 Fails = Callable[[Case], bool]
 """Whether a case fails for the same reason; False as well when there is no time to try."""
 
+LEFT_OUT = ("layers", "width", "workload", "optimizer", "dtype")
+"""What a case of a user's own model lacks, and every smaller one as well."""
 
-def shrink(case: Case, fails: Fails) -> Case:
-    """Return the smallest failing case found; ``case`` itself must fail."""
+
+def shrink(case: Case, fails: Fails, depth: Depth = int) -> Case:
+    """Return the smallest failing case found; ``case`` itself must fail.
+
+    The model is cut in ``depth(world)`` slices, which need a layer each.
+    """
     tried = {case}
+    left_out = {name: None for name in LEFT_OUT if getattr(case, name) is None}
 
     def smaller(candidate: Case) -> bool:
         if candidate in tried:
@@ -26,33 +35,29 @@ def shrink(case: Case, fails: Fails) -> Case:
         tried.add(candidate)
         return fails(candidate)
 
-    for candidate in _leaps(case):
-        if smaller(candidate):
-            case = candidate
-            break
+    def first(candidates: Iterator[Case]) -> Case | None:
+        return next(filter(smaller, (c.with_(**left_out) for c in candidates)), None)
+
+    case = first(_leaps(case, depth)) or case
     before = None
     while case != before:
         before = case
-        for simpler in (_injections, _ranks, _chunks, _settings, _sizes):
-            case = _first(simpler, case, smaller)
+        ranks, sizes = partial(_ranks, depth=depth), partial(_sizes, depth=depth)
+        for simpler in (_injections, ranks, _chunks, _settings, sizes):
+            while (found := first(simpler(case))) is not None:  # as far as it goes
+                case = found
     return case
 
 
-def _first(simpler: Callable[[Case], Iterator[Case]], case: Case, smaller: Fails) -> Case:
-    """Follow one kind of simpler cases as far as it goes."""
-    while (found := next(filter(smaller, simpler(case)), None)) is not None:
-        case = found
-    return case
-
-
-def _leaps(case: Case) -> Iterator[Case]:
+def _leaps(case: Case, depth: Depth) -> Iterator[Case]:
     """Yield the simplest cases of all, by how many ranks and chunks they have."""
     plain = _plain(case)
     for world, chunks in ((1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)):
         if world <= case.world and chunks <= (case.chunks or 1):
             for batch in sorted({chunks, chunks + 1}):
-                small = plain.with_(world=world, chunks=chunks, batch=batch, layers=world)
-                if batch <= (case.batch or 1) and world <= (case.layers or 1):
+                layers = depth(world)
+                small = plain.with_(world=world, chunks=chunks, batch=batch, layers=layers)
+                if batch <= (case.batch or 1) and layers <= (case.layers or layers):
                     yield small
 
 
@@ -73,10 +78,11 @@ def _injections(case: Case) -> Iterator[Case]:
         yield from nemesis.simpler(case)
 
 
-def _ranks(case: Case) -> Iterator[Case]:
+def _ranks(case: Case, depth: Depth) -> Iterator[Case]:
     layers = case.layers or 1
     for world in range(1, case.world):
-        yield case.with_(world=world, layers=max(world, layers - (case.world - world)))
+        fewer = layers - (depth(case.world) - depth(world))
+        yield case.with_(world=world, layers=max(depth(world), fewer))
         yield case.with_(world=world)
 
 
@@ -101,9 +107,13 @@ def _settings(case: Case) -> Iterator[Case]:
         yield case.with_(steps=2)
 
 
-def _sizes(case: Case) -> Iterator[Case]:
+def _sizes(case: Case, depth: Depth) -> Iterator[Case]:
     batch, layers = case.batch or 1, case.layers or 1
-    for name, now, least in (("batch", batch, case.chunks or 1), ("layers", layers, case.world)):
+    least_layers = depth(case.world)
+    for name, now, least in (
+        ("batch", batch, case.chunks or 1),
+        ("layers", layers, least_layers),
+    ):
         for value in _between(least, now):
             yield case.with_(**{name: value})
     if (case.width or 4) > 4:

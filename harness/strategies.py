@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from hypothesis import strategies as st
 
@@ -34,6 +34,18 @@ CORNERS = (
 )
 
 
+Depth = Callable[[int], int]
+"""world → how many slices a target cuts the model in."""
+
+
+def _one_each(world: int) -> int:
+    return world
+
+
+Refuses = Callable[[int, int], str]
+"""(world, chunks) → why a target refuses that shape, empty where it does not."""
+
+
 @st.composite
 def cases(
     draw: st.DrawFn,
@@ -43,21 +55,31 @@ def cases(
     policies: Sequence[str | None] = (None,),
     backend: str = "sim",
     delays: Sequence[int] = DELAYS,
+    depth: Depth = _one_each,
+    refuses: Refuses | None = None,
+    even_batches: bool = False,
 ) -> Case:
-    """Draw a case of ``target``: batch ≥ chunks, layers ≥ world, both divisible or not.
+    """Draw a case of ``target``: batch ≥ chunks, layers ≥ depth(world), divisible or not.
 
-    ``policies`` are comm policies for targets that have one, ``(None,)`` for the others.
+    ``even_batches``: chunks divide the batch, for targets that only take such.
+
+    ``policies`` are comm policies for targets that have one, ``(None,)`` for the others. Shapes
+    that the target is known to refuse are not drawn, unless there are no others.
     """
-    world = draw(st.sampled_from(sorted(worlds)))
-    count = draw(st.sampled_from(sorted(chunks)))
-    even = draw(st.booleans())
+    accepted = _accepted(worlds, chunks, refuses)
+    if len(accepted) < len(worlds) * len(chunks):
+        world, count = draw(st.sampled_from(accepted))
+    else:
+        world = draw(st.sampled_from(sorted(worlds)))
+        count = draw(st.sampled_from(sorted(chunks)))
+    even = even_batches or draw(st.booleans())
     batch = count * draw(st.integers(1, 4)) if even else count + draw(st.integers(0, 3 * count))
     return Case(
         target,
         world,
         chunks=count,
         batch=batch,
-        layers=world + draw(st.integers(0, 2 * world)),
+        layers=depth(world) + draw(st.integers(0, 2 * world)),
         width=draw(st.sampled_from(WIDTHS)),
         dtype=draw(st.sampled_from(DTYPES)),
         steps=draw(st.integers(1, 3)),
@@ -77,6 +99,9 @@ def corners(
     policies: Sequence[str | None] = (None,),
     backend: str = "sim",
     seed: int = 0,
+    depth: Depth = _one_each,
+    refuses: Refuses | None = None,
+    even_batches: bool = False,
 ) -> Iterator[Case]:
     """Yield the cases that come before drawn ones, each as near as the restrictions allow.
 
@@ -84,8 +109,10 @@ def corners(
     both workloads.
     """
     seen: set[tuple[int, int, int, int]] = set()
-    for place, (world, count, samples, layers) in enumerate(CORNERS):
-        shape = (_nearest(worlds, world), _nearest(chunks, count), samples, layers)
+    accepted = _accepted(worlds, chunks, refuses)
+    for place, (near, count, samples, layers) in enumerate(CORNERS):
+        at = _nearest(accepted, near, count)
+        shape = (*at, samples - even_batches * (samples % at[1]), layers)
         if shape in seen:
             continue
         seen.add(shape)
@@ -93,8 +120,8 @@ def corners(
             target,
             shape[0],
             chunks=shape[1],
-            batch=shape[1] + samples,
-            layers=shape[0] + layers,
+            batch=shape[1] + shape[2],
+            layers=depth(shape[0]) + shape[3],
             width=(8, 16)[place % 2],
             dtype=("float64", "float64", "float64", "float32")[place % 4],
             steps=2,
@@ -107,5 +134,16 @@ def corners(
         )
 
 
-def _nearest(allowed: Sequence[int], wanted: int) -> int:
-    return min(sorted(allowed), key=lambda value: abs(value - wanted))
+def _accepted(
+    worlds: Sequence[int], chunks: Sequence[int], refuses: Refuses | None
+) -> list[tuple[int, int]]:
+    """List the shapes that are not refused; all of them where every one is."""
+    shapes = [(world, count) for world in sorted(worlds) for count in sorted(chunks)]
+    if refuses is None:
+        return shapes
+    return [shape for shape in shapes if not refuses(*shape)] or shapes
+
+
+def _nearest(shapes: Sequence[tuple[int, int]], world: int, chunks: int) -> tuple[int, int]:
+    """Return the shape that is nearest in its world, and of those in its chunks."""
+    return min(shapes, key=lambda shape: (abs(shape[0] - world), abs(shape[1] - chunks)))

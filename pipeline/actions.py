@@ -1,6 +1,7 @@
 """One step of a rank's work, in the notation of torch's pipeline IR: `2F0`, `2SEND_F0`."""
 
 import re
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -45,8 +46,12 @@ class Kind(Enum):
 
 
 _SIMPLE = [kind for kind in Kind if kind is not Kind.OVERLAP_F_B]
-_FORM = re.compile(rf"(\d+)({'|'.join(kind.value for kind in _SIMPLE)})(\d+)", re.ASCII)
+_FORM = re.compile(
+    rf"(\d{{1,10}})({'|'.join(kind.value for kind in _SIMPLE)})(\d{{1,10}})", re.ASCII
+)
 _PAIR = re.compile(r"\(([^;()]+);([^;()]+)\)OVERLAP_F_B", re.ASCII)
+
+_UPKEEP = re.compile(r"\d+(?:UNSHARD|RESHARD|REDUCE_GRAD)", re.ASCII)
 
 # From one end of a message to the other: the kind there, and how far away its stage is.
 _OTHER_END = {
@@ -119,6 +124,16 @@ class Action:
         stage, kind, microbatch = match.groups()
         return cls(int(stage), Kind(kind), int(microbatch), origin)
 
+    @classmethod
+    def parse_torchs(cls, text: str, origin: Origin | None = None) -> Self | None:
+        """Read what torch prints; None for what only concerns how it keeps parameters.
+
+        That is UNSHARD and RESHARD, which gather and free the parameters of an FSDP module, and
+        REDUCE_GRAD, which divides a stage's gradients by the number of microbatches when all are
+        there (and has FSDP reduce them): here each loss is weighted as it is made.
+        """
+        return None if _UPKEEP.fullmatch(text.strip()) else cls.parse(text, origin)
+
     @property
     def other_end(self) -> "Action":
         """Return the receive that a send needs, or the send that a receive needs."""
@@ -126,8 +141,37 @@ class Action:
         return Action(self.stage + distance, kind, self.microbatch, self.origin)
 
 
+def with_reductions(actions: Iterable[Action]) -> Iterator[Action | str]:
+    """Give a rank's actions, and REDUCE_GRAD after the last of each stage's backwards.
+
+    Of a split backward that is W. A string, because it is no action here.
+    """
+    row = list(actions)
+    last = {
+        part.stage: place
+        for place, action in enumerate(row)
+        for part in action.parts
+        if part.kind in (Kind.B, Kind.W)
+    }
+    for place, action in enumerate(row):
+        yield action
+        for part in action.parts:
+            if last.get(part.stage) == place and part.kind in (Kind.B, Kind.W):
+                yield f"{part.stage}REDUCE_GRAD"
+
+
 CURRENT: ContextVar[Action | None] = ContextVar("CURRENT", default=None)
 """The action being executed on this thread: what a recorder labels a communication with."""
+
+
+def carry(tensor: object, action: Action) -> None:
+    """Let a tensor carry the action that sends it or receives into it, whoever posts that."""
+    tensor._pipeline_action = action  # type: ignore[attr-defined]
+
+
+def carried(tensor: object) -> Action | None:
+    """Return the action that a tensor carries."""
+    return getattr(tensor, "_pipeline_action", None)
 
 
 class doing:  # noqa: N801 - it is used as a function, and made for every message

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.actions import CURRENT, Action, Kind, doing
+from pipeline.placement import Placement
 
 
 class CommsArgumentError(TypeError):
@@ -22,6 +23,10 @@ class Comms:
     return at once with a `Work`, which must be kept and waited for. Received tensors are plain
     leaves. No tags are used: what goes from one rank to another comes in the order it was sent.
     Gradients may have a `backward_group` of the same ranks to themselves.
+
+    A rank that holds several stages says whose activation or gradient it is, by `stage`: the
+    message goes to, or comes from, the rank that `placement` has for that stage's neighbour.
+    CommsArgumentError where it is left out there, or has no neighbour on another rank.
     """
 
     def __init__(
@@ -30,6 +35,7 @@ class Comms:
         device: torch.device | str = "cpu",
         group: dist.ProcessGroup | None = None,
         backward_group: dist.ProcessGroup | None = None,
+        placement: Placement | None = None,
     ) -> None:
         self.dtype = dtype
         self.device = torch.device(device)
@@ -40,74 +46,91 @@ class Comms:
         self.world_size = dist.get_world_size(group)
         self.previous_rank = self.rank - 1 if self.rank > 0 else None
         self.next_rank = self.rank + 1 if self.rank < self.world_size - 1 else None
-        self._calls: Counter[Kind] = Counter()
+        self.placement = placement or Placement.one_each(self.world_size)
+        self._held = self.placement.held_by(self.rank)
+        self.mirror = self.placement.mirror(self.rank)
+        """The rank with copies of all stages that this one has, of two directions; else None."""
+        self._calls: Counter[tuple[Kind, int | None]] = Counter()
+        self._peers: dict[tuple[Kind, int | None], int] = {}
 
     def start_step(self) -> None:
         """Begin to count microbatches from 0 again, for the labels of calls outside a plan."""
         self._calls.clear()
 
     def connect(self) -> None:
-        """Pass one message along the ranks and one back, so that every pair is connected.
+        """Pass a message between each two ranks that hold adjacent stages, and one back.
 
         NCCL connects a pair when both first use it and blocks until then: in the middle of a
-        schedule, where the two come to it in different orders, that can be for ever.
+        schedule, where the two come to it in different orders, that can be for ever. Here all
+        come to the pairs in one order.
         """
         message = torch.zeros(1, dtype=self.dtype, device=self.device)
-        if self.previous_rank is not None:
-            self.receive_forward(message.shape)
-        if self.next_rank is not None:
-            self.send_forward(message)
-            self.receive_backward(message.shape)
-        if self.previous_rank is not None:
-            self.send_backward(message)
+        ranks, placement = self.placement.ranks, self.placement
+        pairs: dict[tuple[int, int], tuple[int, int]] = {}
+        for stage in range(len(ranks)):
+            following = placement.neighbour(stage, +1)
+            if following is not None and ranks[stage] != ranks[following]:
+                pair = min(ranks[stage], ranks[following]), max(ranks[stage], ranks[following])
+                pairs.setdefault(pair, (stage, following))
+        for pair, (stage, following) in sorted(pairs.items()):
+            if self.rank not in pair:
+                continue
+            if ranks[stage] == self.rank:
+                self.send_forward(message, stage=stage)
+                self.receive_backward(message.shape, stage=stage)
+            else:
+                self.receive_forward(message.shape, stage=following)
+                self.send_backward(message, stage=following)
 
-    def send_forward(self, tensor: Tensor) -> None:
-        """Send an activation to the next rank."""
-        with self._labelled(Kind.SEND_F):
-            dist.send(self._checked(tensor), self._peer(Kind.SEND_F), self.group)
+    def send_forward(self, tensor: Tensor, *, stage: int | None = None) -> None:
+        """Send a stage's activation to the next one's rank."""
+        with self._labelled(Kind.SEND_F, stage) as peer:
+            dist.send(self._checked(tensor), peer, self.group)
 
-    def receive_forward(self, shape: Sequence[int]) -> Tensor:
-        """Receive an activation from the previous rank."""
-        with self._labelled(Kind.RECV_F):
+    def receive_forward(self, shape: Sequence[int], *, stage: int | None = None) -> Tensor:
+        """Receive a stage's input from the previous one's rank."""
+        with self._labelled(Kind.RECV_F, stage) as peer:
             buffer = self._buffer(shape)
-            dist.recv(buffer, self._peer(Kind.RECV_F), self.group)
+            dist.recv(buffer, peer, self.group)
             return buffer
 
-    def send_backward(self, tensor: Tensor | None) -> None:
-        """Send a gradient to the previous rank."""
-        with self._labelled(Kind.SEND_B):
-            dist.send(self._checked(tensor), self._peer(Kind.SEND_B), self.backward_group)
+    def send_backward(self, tensor: Tensor | None, *, stage: int | None = None) -> None:
+        """Send the gradient of a stage's input to the previous one's rank."""
+        with self._labelled(Kind.SEND_B, stage) as peer:
+            dist.send(self._checked(tensor), peer, self.backward_group)
 
-    def receive_backward(self, shape: Sequence[int]) -> Tensor:
-        """Receive a gradient from the next rank."""
-        with self._labelled(Kind.RECV_B):
+    def receive_backward(self, shape: Sequence[int], *, stage: int | None = None) -> Tensor:
+        """Receive the gradient of a stage's activation from the next one's rank."""
+        with self._labelled(Kind.RECV_B, stage) as peer:
             buffer = self._buffer(shape)
-            dist.recv(buffer, self._peer(Kind.RECV_B), self.backward_group)
+            dist.recv(buffer, peer, self.backward_group)
             return buffer
 
-    def isend_forward(self, tensor: Tensor) -> dist.Work:
-        """Start to send an activation to the next rank."""
-        with self._labelled(Kind.SEND_F):
-            return _work(dist.isend(self._checked(tensor), self._peer(Kind.SEND_F), self.group))
+    def isend_forward(self, tensor: Tensor, *, stage: int | None = None) -> dist.Work:
+        """Start to send a stage's activation."""
+        with self._labelled(Kind.SEND_F, stage) as peer:
+            return _work(dist.isend(self._checked(tensor), peer, self.group))
 
-    def ireceive_forward(self, shape: Sequence[int]) -> tuple[Tensor, dist.Work]:
-        """Start to receive an activation from the previous rank; readable after the wait."""
-        with self._labelled(Kind.RECV_F):
+    def ireceive_forward(
+        self, shape: Sequence[int], *, stage: int | None = None
+    ) -> tuple[Tensor, dist.Work]:
+        """Start to receive a stage's input; readable after the wait."""
+        with self._labelled(Kind.RECV_F, stage) as peer:
             buffer = self._buffer(shape)
-            return buffer, _work(dist.irecv(buffer, self._peer(Kind.RECV_F), self.group))
+            return buffer, _work(dist.irecv(buffer, peer, self.group))
 
-    def isend_backward(self, tensor: Tensor | None) -> dist.Work:
-        """Start to send a gradient to the previous rank."""
-        with self._labelled(Kind.SEND_B):
-            return _work(
-                dist.isend(self._checked(tensor), self._peer(Kind.SEND_B), self.backward_group)
-            )
+    def isend_backward(self, tensor: Tensor | None, *, stage: int | None = None) -> dist.Work:
+        """Start to send the gradient of a stage's input."""
+        with self._labelled(Kind.SEND_B, stage) as peer:
+            return _work(dist.isend(self._checked(tensor), peer, self.backward_group))
 
-    def ireceive_backward(self, shape: Sequence[int]) -> tuple[Tensor, dist.Work]:
-        """Start to receive a gradient from the next rank; readable after the wait."""
-        with self._labelled(Kind.RECV_B):
+    def ireceive_backward(
+        self, shape: Sequence[int], *, stage: int | None = None
+    ) -> tuple[Tensor, dist.Work]:
+        """Start to receive the gradient of a stage's activation; readable after the wait."""
+        with self._labelled(Kind.RECV_B, stage) as peer:
             buffer = self._buffer(shape)
-            return buffer, _work(dist.irecv(buffer, self._peer(Kind.RECV_B), self.backward_group))
+            return buffer, _work(dist.irecv(buffer, peer, self.backward_group))
 
     def exchange(
         self, messages: Sequence[tuple[Action, Tensor | Sequence[int] | None]]
@@ -122,7 +145,7 @@ class Comms:
         with doing(messages[0][0]):  # and each in turn
             for action, what in messages:
                 CURRENT.set(action)
-                peer = self._peer(action.kind)
+                peer = self._peer(action.kind, action.stage)
                 if action.kind.is_send:
                     assert what is None or isinstance(what, Tensor)
                     sent = self._checked(what)
@@ -140,23 +163,78 @@ class Comms:
                 work.wait()
         return received
 
-    def _labelled(self, kind: Kind) -> "_Label":
-        """Say which action this is, unless an executor has said so already."""
-        microbatch = self._calls[kind]
-        self._calls[kind] = microbatch + 1
-        return _Label(None if CURRENT.get() is not None else Action(self.rank, kind, microbatch))
+    def sum_with(self, other: int, tensor: Tensor) -> Tensor:
+        """Exchange a tensor with another rank of the group; return both ranks' sum.
 
-    def _peer(self, kind: Kind) -> int:
-        """Return the global rank at the other end."""
-        onward = kind in (Kind.SEND_F, Kind.RECV_B)
-        peer = self.next_rank if onward else self.previous_rank
-        if peer is None:
-            place, side = ("last", "next") if onward else ("first", "previous")
+        Bitwise the same on both: one addition, whose sides may change places.
+        """
+        peer = other if self.group is None else dist.get_global_rank(self.group, other)
+        if tensor.dtype != self.dtype or tensor.device.type != self._device_type:
             raise CommsArgumentError(
-                f"{kind.value} on rank {self.rank} of {self.world_size}: the {place} rank has no "
-                f"{side} one"
+                f"the sum with rank {other} got {tensor.dtype} on {tensor.device}; both ranks "
+                f"have {self.dtype} on {self.device}"
             )
-        return peer if self.group is None else dist.get_global_rank(self.group, peer)
+        sent = tensor.detach().contiguous()
+        buffer = self._buffer(sent.shape)
+        operations = [
+            dist.P2POp(dist.isend, sent, peer, self.group),
+            dist.P2POp(dist.irecv, buffer, peer, self.group),
+        ]
+        for work in dist.batch_isend_irecv(operations):
+            work.wait()
+        return buffer.add_(sent)
+
+    def _labelled(self, kind: Kind, stage: int | None) -> "_Label":
+        """Say which action this is, unless an executor has said so already; give the peer."""
+        action = CURRENT.get()
+        if action is not None:
+            if stage is None and action.kind is kind:
+                stage = action.stage
+            return _Label(None, self._peer(kind, stage))
+        peer = self._peer(kind, stage)
+        count = self._calls[kind, stage]
+        self._calls[kind, stage] = count + 1
+        return _Label(Action(self._held[0] if stage is None else stage, kind, count), peer)
+
+    def _peer(self, kind: Kind, stage: int | None) -> int:
+        """Return the global rank at the other end of a stage's message."""
+        known = self._peers.get((kind, stage))
+        if known is None:
+            peer = self._find_peer(kind, stage)
+            known = peer if self.group is None else dist.get_global_rank(self.group, peer)
+            self._peers[kind, stage] = known
+        return known
+
+    def _find_peer(self, kind: Kind, stage: int | None) -> int:
+        if stage is None:
+            if len(self._held) > 1:
+                held = " and ".join(map(str, self._held))
+                raise CommsArgumentError(
+                    f"{kind.value} on rank {self.rank}, which holds stages {held}: say which one's "
+                    f"it is, as in stage={self._held[0]}"
+                )
+            stage = self._held[0]
+        elif not 0 <= stage < len(self.placement.ranks):
+            count = len(self.placement.ranks)
+            raise CommsArgumentError(
+                f"{kind.value} on rank {self.rank}: there is no stage {stage}, of {count}"
+            )
+        onward = kind in (Kind.SEND_F, Kind.RECV_B)
+        other = self.placement.neighbour(stage, +1 if onward else -1)
+        if other is None:
+            place, side = ("last", "next") if onward else ("first", "previous")
+            if len(self.placement.ranks) == self.world_size:
+                which = f"rank {self.rank} of {self.world_size}: the {place} rank has no {side} one"
+            else:
+                which = f"rank {self.rank}: stage {stage} is the {place}, and has no {side} one"
+            raise CommsArgumentError(f"{kind.value} on {which}")
+        peer = self.placement.ranks[other]
+        if peer == self.rank:
+            raise CommsArgumentError(
+                f"{kind.value} on rank {self.rank}: stages {stage} and {other} are both here, and "
+                "need no message: hand the tensor over, detached"
+            )
+        return peer
 
     def _checked(self, tensor: Tensor | None) -> Tensor:
         """Return what to send: cut from the graph, which exists on this rank only."""
@@ -196,17 +274,19 @@ class Comms:
 
 
 class _Label:
-    """Makes an action the current one; None leaves it as it is."""
+    """Makes an action the current one, None leaves it as it is; the block is given the peer."""
 
-    __slots__ = ("_action", "_token")
+    __slots__ = ("_action", "_peer", "_token")
     _token: Token[Action | None]
 
-    def __init__(self, action: Action | None) -> None:
+    def __init__(self, action: Action | None, peer: int) -> None:
         self._action = action
+        self._peer = peer
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> int:
         if self._action is not None:
             self._token = CURRENT.set(self._action)
+        return self._peer
 
     def __exit__(self, *_: object) -> None:
         if self._action is not None:

@@ -1,9 +1,9 @@
-"""What each action needs before it can run, and how far the rows of a plan get.
+"""What each action needs before it can run, and what it makes.
 
-Everything that asks "in which order" is answered here: validation, timing and plots share it.
+The rules are here, action by action; :mod:`pipeline.flow` has them as numbers, for whole plans.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pipeline.actions import Action, Kind
 
@@ -90,35 +90,3 @@ def _crossing(
         if placement[other] != placement[part.stage]:
             found.append(end)
     return found
-
-
-def run_order(
-    rows: Sequence[Sequence[Action]], needs_of: Callable[[Action], Iterable[Result]]
-) -> tuple[list[tuple[int, Action]], dict[int, tuple[Action, Result]]]:
-    """Run all rows as far as they go, each in its order, in time linear in their length.
-
-    Returns the (rank, action) pairs in an order that honours every need, and for each rank that
-    got stuck the action it stopped at with a result that never came.
-    """
-    order: list[tuple[int, Action]] = []
-    done: set[Result] = set()
-    position = [0] * len(rows)
-    waiting: dict[Result, list[int]] = {}
-    stuck: dict[int, tuple[Action, Result]] = {}
-    ready = list(reversed(range(len(rows))))
-    while ready:
-        rank = ready.pop()
-        stuck.pop(rank, None)
-        while position[rank] < len(rows[rank]):
-            action = rows[rank][position[rank]]
-            missing = next((need for need in needs_of(action) if need not in done), None)
-            if missing is not None:
-                waiting.setdefault(missing, []).append(rank)
-                stuck[rank] = action, missing
-                break
-            order.append((rank, action))
-            position[rank] += 1
-            for made in results(action):
-                done.add(made)
-                ready.extend(waiting.pop(made, ()))
-    return order, stuck

@@ -1,7 +1,7 @@
 """One training step of one rank: its row of a lowered plan in, calls on stage and comms out."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from pipeline.actions import CURRENT, Action, Kind, doing
 from pipeline.comms import Comms
 from pipeline.lower import Policy, batches, get_policy
 from pipeline.model import Batch, chunk_sizes
+from pipeline.shared_gradients import SharedGradients
 from pipeline.stage import Stage, StageRunner
 
 
@@ -29,58 +30,78 @@ class StepProfile:
 def run_step(
     row: Sequence[Action],
     policy: Policy | str,
-    stage: Stage,
+    stages: Stage | Sequence[Stage],
     comms: Comms,
     batch: Batch,
     chunks: int,
     profile: StepProfile | None = None,
 ) -> Tensor | None:
-    """Run a rank's row, adding to the gradients of the stage's parameters.
+    """Run a rank's row, adding to the gradients of its stages' parameters.
 
     Returns the batch's mean loss on the last stage's rank, as a detached 0-d tensor so that the
     step itself never waits for a GPU, and None elsewhere. It is summed in the order of this
-    row's backwards, microbatches weighted by size. ValueError for an action other than F, B and
-    the sends and receives. Whatever was posted has completed on return.
+    row's backwards, microbatches weighted by size. Of two directions (`comms.placement`) the
+    ranks with the same slices then sum their gradients, and the two that have a last stage their
+    losses. ValueError for an action on a stage that is not given. Whatever was posted has
+    completed on return.
     """
     comms.start_step()
-    runner = StageRunner(stage, batch, chunk_sizes(batch.size, chunks))
-    step = _Step(get_policy(policy), runner, comms, profile)
+    held = [stages] if isinstance(stages, Stage) else stages
+    sizes = chunk_sizes(batch.size, chunks)
+    runners = {stage.number: StageRunner(stage, batch, sizes) for stage in held}
+    shared = SharedGradients(held, comms)
+    rules = get_policy(policy)
+    step = _Step(rules, runners, comms, profile)
     try:
-        for actions in batches(row, get_policy(policy)):
+        for actions in batches(row, rules):
             step.run(actions)
         step.finish()
-        return runner.loss
+        return shared.sum(step.loss)
     finally:
+        shared.restore()
         # An exception's traceback would hold on to these.
         step.clear()
 
 
 class _Step:
     def __init__(
-        self, policy: Policy, runner: StageRunner, comms: Comms, profile: StepProfile | None
+        self,
+        policy: Policy,
+        runners: Mapping[int, StageRunner],
+        comms: Comms,
+        profile: StepProfile | None,
     ) -> None:
         self._policy = policy
-        self._runner = runner
+        self._runners = runners
         self._comms = comms
         self._profile = profile
-        device = runner.stage.device
+        self._peak = 0
+        device = comms.device
         self._synchronized = device if profile is not None and device.type == "cuda" else None
         self._results: dict[Action, Tensor] = {}  # by the send that takes them away
         self._received: dict[Action, Tensor] = {}  # by the receive that brings them
         self._pending: dict[Action, Work] = {}
 
+    @property
+    def loss(self) -> Tensor | None:
+        """The mean loss of the microbatches that ended on this rank, None where none do."""
+        losses = [runner.loss for runner in self._runners.values() if runner.loss is not None]
+        return losses[0] if losses else None
+
     def run(self, actions: Sequence[Action]) -> None:
         """Run one action, or a batch of sends and receives."""
         for action in actions:
-            if action.kind not in _HANDLERS:
-                kinds = " ".join(kind.value for kind in _HANDLERS)
-                raise ValueError(f"the executor runs {kinds}: got {action}")
+            for part in action.parts:
+                if part.stage not in self._runners:
+                    held = " and ".join(map(str, self._runners))
+                    raise ValueError(f"{part} is on a rank that holds stage {held}")
         action = actions[0]
         if action.kind.is_comm and self._policy.batched:
             self._exchange(actions)
-        else:
-            with doing(action):
-                _HANDLERS[action.kind](self, action)
+            return
+        for part in action.parts:  # an overlapped pair: its F, then its B
+            with doing(part):
+                _HANDLERS[part.kind](self, part)
 
     def finish(self) -> None:
         for action in list(self._pending):
@@ -88,31 +109,45 @@ class _Step:
 
     def clear(self) -> None:
         if (profile := self._profile) is not None:
-            profile.peak_in_flight = max(profile.peak_in_flight, self._runner.peak_in_flight)
-        self._runner.clear()
+            profile.peak_in_flight = max(profile.peak_in_flight, self._peak)
+        for runner in self._runners.values():
+            runner.clear()
         for held in (self._results, self._received, self._pending):
             held.clear()
 
     def _forward(self, action: Action) -> None:
-        x = None
-        if not self._runner.stage.is_first:
+        runner, x = self._runners[action.stage], None
+        if not runner.stage.is_first:
             x = self._take(Action(action.stage, Kind.RECV_F, action.microbatch))
         with self._timed("compute"):
-            y = self._runner.forward(action.microbatch, x)
-        if not self._runner.stage.is_last:
-            self._results[Action(action.stage, Kind.SEND_F, action.microbatch)] = y
+            y = runner.forward(action.microbatch, x)
+        self._peak = max(self._peak, sum(runner.in_flight for runner in self._runners.values()))
+        if not runner.stage.is_last:
+            self._give(Action(action.stage, Kind.SEND_F, action.microbatch), y)
 
     def _backward(self, action: Action) -> None:
-        gradient = None
-        if not self._runner.stage.is_last:
+        runner, gradient = self._runners[action.stage], None
+        if not runner.stage.is_last:
             gradient = self._take(Action(action.stage, Kind.RECV_B, action.microbatch))
             # The gradient is there, so the activation has arrived and this returns at once.
             # Were it left to the end, every sent activation would live as long.
             self._wait(Action(action.stage, Kind.SEND_F, action.microbatch))
+        run = runner.backward if action.kind is Kind.B else runner.backward_input
         with self._timed("compute"):
-            x_gradient = self._runner.backward(action.microbatch, gradient)
+            x_gradient = run(action.microbatch, gradient)
         if x_gradient is not None:
-            self._results[Action(action.stage, Kind.SEND_B, action.microbatch)] = x_gradient
+            self._give(Action(action.stage, Kind.SEND_B, action.microbatch), x_gradient)
+
+    def _weight(self, action: Action) -> None:
+        with self._timed("compute"):
+            self._runners[action.stage].backward_weight(action.microbatch)
+
+    def _give(self, send: Action, tensor: Tensor) -> None:
+        """Keep a result for its send; of a stage that is here too, hand it over."""
+        if send.other_end.stage in self._runners:
+            self._received[send.other_end] = tensor.detach()
+        else:
+            self._results[send] = tensor
 
     def _exchange(self, actions: Sequence[Action]) -> None:
         messages = [
@@ -130,8 +165,8 @@ class _Step:
         return tensor
 
     def _shape(self, receive: Action) -> tuple[int, ...]:
-        forward = receive.kind is Kind.RECV_F
-        shape_of = self._runner.input_shape if forward else self._runner.output_shape
+        runner, forward = self._runners[receive.stage], receive.kind is Kind.RECV_F
+        shape_of = runner.input_shape if forward else runner.output_shape
         return shape_of(receive.microbatch)
 
     def _send(self, action: Action) -> None:
@@ -159,6 +194,8 @@ class _Step:
     def _take(self, receive: Action) -> Tensor:
         self._wait(receive)
         if receive not in self._received:
+            if receive.other_end.stage in self._runners:
+                raise ValueError(f"{CURRENT.get()} comes before what it needs on its own rank")
             raise ValueError(f"{receive} is missing before {CURRENT.get()}: lower the plan first")
         return self._received.pop(receive)
 
@@ -177,6 +214,8 @@ class _Step:
 _HANDLERS: dict[Kind, Callable[[_Step, Action], None]] = {
     Kind.F: _Step._forward,
     Kind.B: _Step._backward,
+    Kind.I: _Step._backward,
+    Kind.W: _Step._weight,
     Kind.SEND_F: _Step._send,
     Kind.SEND_B: _Step._send,
     Kind.RECV_F: _Step._receive,

@@ -99,7 +99,9 @@ def lower(plan: Plan, policy: Policy | str = DEFAULT_POLICY) -> Plan:
         raise ValueError(f"{plan.schedule}: this plan has sends and receives already")
     policy = get_policy(policy)
     if policy.batched:
-        return replace(plan, rows=with_exchanges(plan))
+        rounds = with_exchanges(plan)
+        shape = (plan.placement, plan.directions, plan.forward_only)
+        return Plan.of_coded(plan.schedule, plan.chunks, rounds, *shape)
     rows = (_lower_row(plan, rank, policy.lookahead) for rank in range(plan.world))
     return replace(plan, rows=tuple(tuple(row) for row in rows))
 

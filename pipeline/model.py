@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,76 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
+
+
+Targets = Tensor | None
+Samples = slice | list[int]
+
+
+class Whole(Protocol):
+    """A model in one process with its batch, for whoever compares a pipeline with it."""
+
+    targets: Tensor
+    """Of the batch, samples first."""
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Give the parameters stage after stage; one that several stages hold, each time."""
+        ...
+
+    def loss_of(self, samples: Samples, targets: Targets = None) -> Tensor:
+        """Return the mean loss of some of the batch's samples; ``targets`` replace their own."""
+        ...
+
+    def gradient(self, loss: Tensor, weight: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
+        """Return the gradient of ``weight * loss``, flat, in the order of its ``parameters``."""
+        ...
+
+    def copy(self, dtype: torch.dtype) -> "Whole":
+        """Copy it in that dtype, its parameters and what it has of floating inputs too."""
+        ...
+
+    def floating_inputs(self) -> Sequence[Tensor]:
+        """Give the batch's inputs that rounding concerns, to be changed in place."""
+        ...
+
+
+class Training(Protocol):
+    """What ranks train and what is known whole: the seeded workload, or a user's own model."""
+
+    rounds_as_its_dtype: ClassVar[bool]
+    """Whether it is known to compute in its dtype and nothing coarser."""
+
+    @property
+    def runs_in_float64(self) -> bool:
+        """Whether a copy in float64 can be run."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Samples of a batch."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its parameters and activations."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """What all random numbers come from."""
+        ...
+
+    def __hash__(self) -> int:
+        """It is a value: what is built of it is kept."""
+        ...
+
+    def whole(self) -> Whole:
+        """Build it in one process, on the CPU."""
+        ...
+
+    def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return its optimizer over some of its parameters."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -38,6 +108,8 @@ class Workload:
     seed: int = 42
     lr: float = 1e-3
     optimizer: str = "adam"
+    rounds_as_its_dtype: ClassVar[bool] = True
+    runs_in_float64: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, known in (("kind", KINDS), ("optimizer", tuple(OPTIMIZERS))):
@@ -56,6 +128,14 @@ class Workload:
         usual = cls("conditioned", layers=8, width=16, classes=8, batch=16, dtype=torch.float64)
         return replace(usual, **overrides)
 
+    def whole(self) -> "Monolith":
+        """Build the monolith, on the CPU."""
+        return Monolith(self)
+
+    def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """Return the workload's optimizer over some of its parameters."""
+        return OPTIMIZERS[self.optimizer](parameters, lr=self.lr)  # type: ignore[call-arg]
+
 
 @dataclass(frozen=True)
 class Built:
@@ -73,7 +153,8 @@ class Batch:
     """What one rank sees of a batch: inputs on the first stage's, targets on the last's."""
 
     size: int
-    inputs: Tensor | None
+    inputs: Any
+    """A tensor, or a tuple of them for a user's model that takes several; None elsewhere."""
     targets: Tensor | None
 
 
@@ -179,9 +260,9 @@ def _even(total: int, parts: int, name: str) -> list[int]:
     return [total // parts + (part < total % parts) for part in range(parts)]
 
 
-def make_optimizer(workload: Workload, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+def make_optimizer(workload: Training, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """Return the workload's optimizer over some of its parameters."""
-    return OPTIMIZERS[workload.optimizer](parameters, lr=workload.lr)  # type: ignore[call-arg]
+    return workload.optimizer_for(parameters)
 
 
 def loss_weight(loss: Tensor, size: int, batch: int) -> Tensor:
@@ -203,6 +284,29 @@ class Monolith(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the logits, (samples, classes)."""
         return self.units(inputs)  # type: ignore[no-any-return]
+
+    def loss_of(self, samples: Samples, targets: Targets = None) -> Tensor:
+        """Return the mean loss of some samples; ``targets`` replace their own."""
+        own = self.targets[samples] if targets is None else targets
+        return F.cross_entropy(self(self.inputs[samples]), own)
+
+    def gradient(self, loss: Tensor, weight: Tensor, parameters: Sequence[nn.Parameter]) -> Tensor:
+        """Return the gradient of ``weight * loss`` with respect to the parameters, flat."""
+        gradients = torch.autograd.grad(loss, parameters, weight)
+        return torch.cat([g.reshape(-1) for g in gradients])
+
+    def copy(self, dtype: torch.dtype) -> "Monolith":
+        """Copy it in that dtype; data of the same dtype is shared with the copy."""
+        twin = copy_module(self)
+        if dtype != self.inputs.dtype:
+            twin.to(dtype)
+            twin.inputs = self.inputs.to(dtype)
+        return twin
+
+    def floating_inputs(self) -> Sequence[Tensor]:
+        """Give the inputs, which no other model shares from now on."""
+        self.inputs = self.inputs.clone()
+        return (self.inputs,)
 
     def step(self) -> Tensor:
         """Add the whole batch's gradients to `.grad`, and return its mean loss, detached."""

@@ -2,33 +2,43 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
-from types import CodeType, FrameType
-from typing import Self
+from itertools import accumulate
+from typing import TYPE_CHECKING, Self
 
-from pipeline.actions import Action, Kind, Origin
+from pipeline.actions import Action, Origin, with_reductions
+from pipeline.coded import (
+    BACKWARDS,
+    COMMS,
+    FORWARD,
+    FULL,
+    KINDS,
+    PAIR,
+    WEIGHT,
+    Coded,
+    Origins,
+    Row,
+    encode,
+)
 from pipeline.dependencies import Result, needs, receives_for, sends_of
+from pipeline.generate import Generate, generate_all, name_of
 from pipeline.problems import Problem, find_problems
 from pipeline.schedules import Schedule, get_schedule
 
 __all__ = ["Plan", "PlanError", "Problem", "build_plan", "peak_in_flight", "validate"]
-
-Generate = Callable[[int, int, int], Iterable[Action | str]]
-"""(rank, world, chunks) → that rank's actions."""
-
-MAX_ROW = 200_000  # a generator that never ends must not take the machine with it
 
 
 @dataclass(frozen=True)
 class Plan:
     """What each rank does, in order: `rows[rank]`. `placement[stage]` is a stage's rank.
 
-    Without a placement it is inferred: as many stages as ranks sit one on each, in order; of
-    more, each sits where it appears first.
+    Without a placement it is inferred: each stage sits where its actions are, if all stages have
+    equally many and each is on one rank. Else something is wrong with the plan, and as many stages
+    as ranks sit one on each, in order; of more, each sits where it appears first.
 
     A plan of two directions is two pipelines over the same ranks, told apart by their numbers:
     the first half of the stages does the first half of the microbatches, the second half the
@@ -48,12 +58,66 @@ class Plan:
     """Whether there are no backwards to do."""
 
     def __post_init__(self) -> None:
-        if len(self.rows) != self.world:
-            raise ValueError(f"a plan for world {self.world} has a row each: got {len(self.rows)}")
+        count = len(self.rows if "rows" in self.__dict__ else self.coded.rows)
+        if count != self.world:
+            raise ValueError(f"a plan for world {self.world} has a row each: got {count}")
         if not self.placement:
-            object.__setattr__(self, "placement", _infer_placement(self.rows))
+            object.__setattr__(self, "placement", _infer_placement(self.coded))
         if not self.directions:
             object.__setattr__(self, "directions", _infer_directions(self))
+
+    @classmethod
+    def of_coded(
+        cls,
+        schedule: str,
+        chunks: int,
+        coded: Coded,
+        placement: tuple[int, ...] = (),
+        directions: int = 0,
+        forward_only: bool = False,
+    ) -> Self:
+        """Make a plan of rows as numbers. Its `rows` are made when they are first asked for."""
+        plan = object.__new__(cls)
+        plan.__dict__.update(
+            schedule=schedule,
+            world=len(coded.rows),
+            chunks=chunks,
+            placement=placement,
+            directions=directions,
+            forward_only=forward_only,
+            coded=coded,
+        )
+        plan.__post_init__()
+        return plan
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Make the rows of a plan that was given as numbers."""
+            if name != "rows" or "coded" not in self.__dict__:
+                raise AttributeError(f"a plan has no {name!r}")
+            ranks = range(len(self.coded.rows))
+            rows = tuple(tuple(self.coded.actions(rank)) for rank in ranks)
+            object.__setattr__(self, "rows", rows)
+            return rows
+
+    @cached_property
+    def coded(self) -> Coded:
+        """The rows as numbers; ValueError for an action that has one of more than 31 bits."""
+        try:
+            return encode(self.rows)
+        except OverflowError:
+            raise ValueError(f"{self.schedule}: a stage or microbatch is too large") from None
+
+    def actions(self, rank: int) -> Iterable[Action]:
+        """Give a rank's actions; of a large plan each is made as it is asked for."""
+        return self.rows[rank] if "rows" in self.__dict__ else self.coded.actions(rank)
+
+    def action(self, rank: int, at: int) -> Action:
+        """Return the action at a place of a rank's row."""
+        if "rows" in self.__dict__:
+            return self.rows[rank][at]
+        return self.coded.rows[rank].action(at, self.coded.origins)
 
     @property
     def stages(self) -> int:
@@ -63,7 +127,7 @@ class Plan:
     @cached_property
     def is_lowered(self) -> bool:
         """Whether the rows contain sends and receives."""
-        return any(action.kind.is_comm for row in self.rows for action in row)
+        return any(not COMMS.isdisjoint(row.kinds) for row in self.coded.rows)
 
     def needs(self, action: Action) -> list[Result]:
         """List the results that an action of this plan waits for."""
@@ -87,10 +151,18 @@ class Plan:
         """Return the rank that holds a stage."""
         return self.placement[stage]
 
-    def to_csv(self) -> str:
-        """Print in torch's form: one line per rank, one cell per action."""
+    def to_csv(self, *, reduce_gradients: bool = False) -> str:
+        """Print in torch's form: one line per rank, one cell per action.
+
+        With `reduce_gradients` a stage's last backward is followed by the action at which torch's
+        runtime divides its gradients by the number of microbatches: it does so nowhere else in a
+        plan that has sends and receives already.
+        """
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(self.rows)
+        rows: Iterable[Iterable[Action | str]] = map(self.actions, range(self.world))
+        if reduce_gradients:
+            rows = (with_reductions(self.actions(rank)) for rank in range(self.world))
+        csv.writer(text, lineterminator="\n").writerows(rows)
         return text.getvalue()
 
     @classmethod
@@ -104,36 +176,67 @@ class Plan:
     ) -> Self:
         """Read torch's form; empty cells are idle steps, `file` is named in origins.
 
-        ValueError says which line and cell is not an action.
+        Left out is what torch adds for parameters and has no meaning here
+        (`Action.parse_torchs`). ValueError says which line and cell is not an action.
         """
-        rows = []
-        for line, cells in enumerate(csv.reader(io.StringIO(text)), start=1):
-            origin = Origin(file, line, "") if file else None
-            row = []
+        rows, origins = [], Origins()
+        for line, cells in enumerate(_lines_of(text), start=1):
+            number = origins.number(Origin(file, line, "") if file else None)
+            row = Row()
             for column, cell in enumerate(cells, start=1):
                 if not cell.strip():
                     continue
                 try:
-                    row.append(Action.parse(cell, origin))
+                    if (action := Action.parse_torchs(cell)) is not None:
+                        row.add(action, number)
                 except ValueError as error:
                     raise ValueError(f"line {line}, cell {column}: {error}") from None
-            rows.append(tuple(row))
-        if not any(rows):
+                except OverflowError:
+                    raise ValueError(f"line {line}, cell {column}: too large: {cell}") from None
+            rows.append(row)
+        while rows and not rows[-1]:
+            rows.pop()  # a blank line at the end is no rank
+        if any(not len(row) for row in rows):
+            blank = next(line for line, row in enumerate(rows, start=1) if not len(row))
+            raise ValueError(f"line {blank} has no action; each line is one rank's")
+        if not rows:
             raise ValueError("no action in the CSV; expected one line per rank, such as 0F0,0B0")
-        chunks = 1 + max(p.microbatch for row in rows for action in row for p in action.parts)
-        return cls(schedule, len(rows), chunks, tuple(rows), forward_only=forward_only)
+        coded = Coded(tuple(rows), origins.listed())
+        chunks = 1 + max(
+            (part[2] for row in rows for part in row.parts() if _can_be(part[2], coded)), default=0
+        )
+        return cls.of_coded(schedule, chunks, coded, forward_only=forward_only)
 
     def grid(self, marked: AbstractSet[Action] = frozenset(), columns: int = 16) -> str:
         """Draw rank × step, `!` before the marked actions, around the first of which it is cut."""
-        shown = {a for row in self.rows for a in row if not marked.isdisjoint({a, *a.parts})}
-        steps = [step for row in self.rows for step, action in enumerate(row) if action in shown]
+
+        def is_marked(action: Action) -> bool:
+            return not marked.isdisjoint({action, *action.parts})
+
+        ranks = range(self.world)
+        steps = (
+            step
+            for rank in ranks
+            for step, action in enumerate(self.actions(rank))
+            if marked and is_marked(action)
+        )
         first = max(0, min(steps, default=0) - columns // 2)
         rows = []
-        for row in self.rows:
-            cells = [f"!{action}" if action in shown else str(action) for action in row]
-            more = ["…"] if len(cells) > first + columns else []
-            rows.append(cells[first : first + columns] + more)
+        for rank, row in enumerate(self.coded.rows):
+            seen = range(first, min(len(row), first + columns))
+            cut = (self.action(rank, step) for step in seen)
+            cells = [f"!{action}" if is_marked(action) else str(action) for action in cut]
+            rows.append(cells + (["…"] if len(row) > first + columns else []))
         return draw(rows, start=first)
+
+
+def _lines_of(text: str) -> Iterator[list[str]]:
+    """Give the cells of each line; ValueError where it is no CSV."""
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        yield from lines
+    except csv.Error as error:
+        raise ValueError(f"line {lines.line_num}: {error}") from None
 
 
 def draw(rows: Sequence[Sequence[str]], start: int = 0) -> str:
@@ -176,16 +279,25 @@ def peak_in_flight(plan: Plan) -> tuple[int, ...]:
 
     With a split backward the activation is held until W. An overlapped pair holds both its own.
     """
-    change = {Kind.F: +1, Kind.B: -1, Kind.W: -1}
-    peaks = []
-    for row in plan.rows:
-        now = peak = 0
-        for action in row:
-            for part in action.parts:
-                now += change.get(part.kind, 0)
-                peak = max(peak, now)
-        peaks.append(peak)
-    return tuple(peaks)
+    return tuple(peak_of(row, len(row)) for row in plan.coded.rows)
+
+
+_CHANGE = [
+    {FORWARD: 1, PAIR: 1, FULL: -1, WEIGHT: -1}.get(number, 0) for number in range(len(KINDS))
+]
+
+
+def peak_of(row: Row, length: int) -> int:
+    """Count what `peak_in_flight` does, in so many actions of one row."""
+    kinds = row.kinds if length == len(row) else row.kinds[:length]
+    if PAIR not in kinds:
+        return max(0, max(accumulate(map(_CHANGE.__getitem__, kinds)), default=0))
+    now = peak = 0
+    for kind in kinds:
+        now += _CHANGE[kind]
+        peak = max(peak, now)
+        now -= kind == PAIR  # what its backward gives back
+    return peak
 
 
 def build_plan(schedule: Schedule | str | Generate, world: int, chunks: int) -> Plan:
@@ -200,72 +312,46 @@ def build_plan(schedule: Schedule | str | Generate, world: int, chunks: int) -> 
     if isinstance(schedule, str):
         schedule = get_schedule(schedule)
     if not isinstance(schedule, Schedule):
-        rows = _generate_all(schedule, world, chunks)
-        return Plan(_name(schedule), world, chunks, rows)
+        return Plan.of_coded(name_of(schedule), chunks, generate_all(schedule, world, chunks))
     if reason := schedule.refusal(world, chunks):
         raise ValueError(f"{schedule.name}: {reason}")
-    return Plan(
+    return Plan.of_coded(
         schedule.name,
-        world,
         chunks,
-        _generate_all(schedule.generate, world, chunks),
+        generate_all(schedule.generate, world, chunks),
         schedule.placement(world),
         schedule.directions,
         schedule.forward_only,
     )
 
 
-def _generate_all(generate: Generate, world: int, chunks: int) -> tuple[tuple[Action, ...], ...]:
-    return tuple(tuple(_generate(generate, rank, world, chunks)) for rank in range(world))
-
-
-def _generate(generate: Generate, rank: int, world: int, chunks: int) -> Iterator[Action]:
-    items = iter(generate(rank, world, chunks))
-    for item in islice(items, MAX_ROW):
-        if isinstance(item, str):
-            item = Action.parse(item)
-        elif not isinstance(item, Action):
-            raise ValueError(
-                f"{_name(generate)} yielded {item!r} for rank {rank}; "
-                "expected an Action or its text, such as '2F0'"
-            )
-        origin = item.origin or _origin(items, generate)
-        yield item if origin is None or item.origin else item.at(origin)
-    if next(items, None) is not None:
-        raise ValueError(f"{_name(generate)} yielded over {MAX_ROW} actions for rank {rank}")
-
-
-def _origin(items: object, generate: Generate) -> Origin | None:
-    """Find the line a generator stands at, in the innermost one it delegates to."""
-    while (inner := getattr(items, "gi_yieldfrom", None)) is not None and hasattr(
-        inner, "gi_frame"
-    ):
-        items = inner
-    frame: FrameType | None = getattr(items, "gi_frame", None)
-    if frame is not None:
-        return Origin(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
-    # Not a generator: the function that made the items is the best there is.
-    code: CodeType | None = getattr(generate, "__code__", None)
-    return Origin(code.co_filename, code.co_firstlineno, code.co_qualname) if code else None
-
-
-def _name(function: object) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _infer_placement(rows: Sequence[Sequence[Action]]) -> tuple[int, ...]:
-    world = len(rows)
-    stages = 1 + max((p.stage for row in rows for action in row for p in action.parts), default=0)
+def _infer_placement(coded: Coded) -> tuple[int, ...]:
+    world = len(coded.rows)
+    holders: dict[int, list[int]] = {}
+    forwards: Counter[int] = Counter()
+    backwards: Counter[int] = Counter()
+    for rank, row in enumerate(coded.rows):
+        for stage in row.used_stages():
+            holders.setdefault(stage, []).append(rank)
+        for kind, stage, _ in row.parts():
+            forwards[stage] += kind == FORWARD
+            backwards[stage] += kind in BACKWARDS
+    named = sorted(stage for stage in holders if _can_be(stage, coded))
+    stages = 1 + max(named, default=0)
+    each_once = len(named) == stages and all(len(holders[stage]) == 1 for stage in named)
+    alike = len({(forwards[stage], backwards[stage]) for stage in named}) == 1
+    if each_once and alike and stages >= world:
+        return tuple(holders[stage][0] for stage in range(stages))
     # Ranks hold equally many stages; one stage index too many is a fault, not one more stage.
     stages = max(1, stages // world) * world
     if stages == world:
         return tuple(range(world))
-    first: dict[int, int] = {}
-    for rank, row in enumerate(rows):
-        for action in row:
-            for part in action.parts:
-                first.setdefault(part.stage, rank)
-    return tuple(first.get(stage, stage % world) for stage in range(stages))
+    return tuple(holders.get(stage, [stage % world])[0] for stage in range(stages))
+
+
+def _can_be(number: int, coded: Coded) -> bool:
+    """Whether a plan can have a stage or microbatch of this number: each has an action."""
+    return number < 2 * coded.size
 
 
 def _infer_directions(plan: Plan) -> int:
@@ -277,9 +363,8 @@ def _infer_directions(plan: Plan) -> int:
     if plan.placement != v_shaped or plan.world % 2 or plan.chunks % 2:
         return 1
     mixed = any(
-        (part.stage < plan.world) != (part.microbatch < plan.chunks // 2)
-        for row in plan.rows
-        for action in row
-        for part in action.parts
+        (stage < plan.world) != (microbatch < plan.chunks // 2)
+        for row in plan.coded.rows
+        for _, stage, microbatch in row.parts()
     )
     return 1 if mixed else 2

@@ -1,14 +1,17 @@
 """What can be wrong with a plan, found before anything runs.
 
-Each check is a generator over the plan; together they take time linear in its length.
+Each check is a generator over the plan; together they take time linear in its length. A row is
+first looked at as numbers (:mod:`pipeline.sound`), and as actions where something is wrong there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pipeline import sound
 from pipeline.actions import Action, Kind, Origin
-from pipeline.dependencies import Result, result, results, run_order
+from pipeline.dependencies import Result, result, results
+from pipeline.walk import Walk, walk
 
 if TYPE_CHECKING:
     from pipeline.plan import Plan
@@ -32,21 +35,23 @@ class Problem:
         return f"rank {self.rank}: {self.action} {self.reason}{where}"
 
 
-def find_problems(plan: "Plan") -> list[Problem]:
+def find_problems(plan: "Plan", walked: Walk | None = None) -> list[Problem]:
     """List the root causes: later checks run only on what passes the earlier ones.
 
     A missing action would show again as a missing send and as a rank that never gets on.
+    `walked` is the plan's walk, of one that was walked already.
     """
-    for check in (_misplaced, _incomplete, _unmatched, _before_cause, _never_runs):
+    for check in (_misplaced, _incomplete, _unmatched):
         if problems := list(check(plan)):
             return problems
-    return []
+    walked = walked or walk(plan)
+    return list(_before_cause(plan, walked)) or list(_never_runs(plan, walked))
 
 
 def _misplaced(plan: "Plan") -> Iterator[Problem]:
     """Actions out of range, or on the wrong rank."""
-    for rank, row in enumerate(plan.rows):
-        for action in _parts(row):
+    for rank in sound.misplaced(plan):
+        for action in _parts(plan.actions(rank)):
             if not 0 <= action.stage < plan.stages:
                 yield Problem(rank, action, f"is out of range: stages are 0..{plan.stages - 1}")
             elif not 0 <= action.microbatch < plan.chunks:
@@ -60,38 +65,46 @@ def _misplaced(plan: "Plan") -> Iterator[Problem]:
                 yield Problem(rank, action, reason)
 
 
-def _parts(row: Sequence[Action]) -> Iterator[Action]:
+def _parts(row: Iterable[Action]) -> Iterator[Action]:
     """Give the actions of a row, an overlapped pair as its two."""
     for action in row:
         yield from action.parts
 
 
 def _incomplete(plan: "Plan") -> Iterator[Problem]:
-    """Actions given twice, and work that no action does."""
+    """Actions given twice, and work that no action does: each stage's are in one row by now."""
     seen: dict[Action, Action] = {}  # each as it stands in the plan, with its origin
-    for rank, row in enumerate(plan.rows):
-        for action in _parts(row):
+    wrong = sound.incomplete(plan)
+    for rank in wrong:
+        for action in _parts(plan.actions(rank)):
             if action in seen:
                 yield Problem(rank, action, "appears twice")
             seen.setdefault(action, action)
     for stage, rank in enumerate(plan.placement):
-        for microbatch in plan.microbatches(stage):
-            forward, full, of_input, of_weights = (
-                Action(stage, kind, microbatch) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)
-            )
-            split = [seen[half] for half in (of_input, of_weights) if half in seen]
-            backwards = [seen[full]] if full in seen else split
-            if forward not in seen:
-                yield _absent(rank, forward, backwards)
-            if plan.forward_only:
-                yield from (Problem(rank, back, "is in a forward-only plan") for back in backwards)
-            elif full in seen and split:
-                yield Problem(rank, split[0], f"is done already by {full}")
-            elif not backwards:
-                yield _absent(rank, full, [seen[forward]] if forward in seen else [])
-            elif full not in seen and len(split) == 1:
-                other = of_weights if split[0] == of_input else of_input
-                yield _absent(rank, other, split, f"is missing: {split[0]} is half of a backward")
+        if rank in wrong:
+            yield from _left_out(plan, stage, seen)
+
+
+def _left_out(plan: "Plan", stage: int, seen: dict[Action, Action]) -> Iterator[Problem]:
+    """Give the work of one stage that no action does, or two do."""
+    rank = plan.placement[stage]
+    for microbatch in plan.microbatches(stage):
+        forward, full, of_input, of_weights = (
+            Action(stage, kind, microbatch) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)
+        )
+        split = [seen[half] for half in (of_input, of_weights) if half in seen]
+        backwards = [seen[full]] if full in seen else split
+        if forward not in seen:
+            yield _absent(rank, forward, backwards)
+        if plan.forward_only:
+            yield from (Problem(rank, back, "is in a forward-only plan") for back in backwards)
+        elif full in seen and split:
+            yield Problem(rank, split[0], f"is done already by {full}")
+        elif not backwards:
+            yield _absent(rank, full, [seen[forward]] if forward in seen else [])
+        elif full not in seen and len(split) == 1:
+            other = of_weights if split[0] == of_input else of_input
+            yield _absent(rank, other, split, f"is missing: {split[0]} is half of a backward")
 
 
 def _absent(
@@ -104,11 +117,12 @@ def _absent(
 
 def _unmatched(plan: "Plan") -> Iterator[Problem]:
     """In a lowered plan: messages with one end, and work whose data no message brings."""
-    if not plan.is_lowered:
+    if not plan.is_lowered or not (wrong := sound.unmatched(plan)):
         return
-    present = {action for row in plan.rows for action in _parts(row)}
-    for rank, row in enumerate(plan.rows):
-        for action in row:
+    ranks = range(plan.world)
+    present = {a for rank in ranks for a in plan.actions(rank) if a.kind.is_comm}
+    for rank in wrong:
+        for action in plan.actions(rank):
             if action.kind.is_comm:
                 other = action.other_end
                 end = "receive" if action.kind.is_send else "send"
@@ -122,25 +136,33 @@ def _unmatched(plan: "Plan") -> Iterator[Problem]:
                     yield Problem(rank, action, f"needs {receive}, which is missing")
 
 
-def _before_cause(plan: "Plan") -> Iterator[Problem]:
-    """Actions that come before what they need in their own row."""
-    for rank, row in enumerate(plan.rows):
+def _before_cause(plan: "Plan", walked: Walk) -> Iterator[Problem]:
+    """Actions that come before what they need in their own row: a walk sticks there.
+
+    It does not where work stands before the receive of its data, which may have been sent.
+    """
+    late = sound.before_receives(plan) if plan.is_lowered else set()
+    for rank in sorted(walked.stuck.keys() | late):
         done: set[Result] = set()
-        for action in row:
+        there_is = {part for action in plan.actions(rank) for part in action.parts}
+        for action in plan.actions(rank):
             own = [need for need in plan.needs(action) if plan.placement[need[0]] == rank]
             if plan.is_lowered:
                 own += [result(receive) for receive in plan.receives_for(action)]
             for missing in own:
                 if missing not in done:
-                    yield Problem(rank, action, f"comes before {Action(*missing)}, which it needs")
+                    stage, kind, microbatch = missing
+                    of_input = Action(stage, Kind.I, microbatch)
+                    whole = kind is not Kind.B or of_input not in there_is
+                    needed = Action(*missing) if whole else of_input
+                    yield Problem(rank, action, f"comes before {needed}, which it needs")
             done.update(results(action))
 
 
-def _never_runs(plan: "Plan") -> Iterator[Problem]:
+def _never_runs(plan: "Plan", walked: Walk) -> Iterator[Problem]:
     """Ranks that wait for each other whatever the comm policy: every row alone is in order."""
-    _, stuck = run_order(plan.rows, plan.needs)
-    for rank, (action, missing) in sorted(stuck.items()):
+    stopped = {rank: plan.action(rank, len(walked.starts[rank])) for rank in walked.stuck}
+    for rank, missing in walked.stuck.items():
         owner = plan.placement[missing[0]]
-        blocker = stuck[owner][0]
-        reason = f"waits for {Action(*missing)}, and rank {owner} cannot get past {blocker}"
-        yield Problem(rank, action, reason)
+        reason = f"waits for {Action(*missing)}, and rank {owner} cannot get past {stopped[owner]}"
+        yield Problem(rank, stopped[rank], reason)

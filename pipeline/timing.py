@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.actions import Kind
-from pipeline.dependencies import Result, results, run_order
-from pipeline.plan import Plan, draw, validate
+from pipeline.coded import KINDS
+from pipeline.plan import Plan, PlanError, draw
+from pipeline.problems import find_problems
+from pipeline.walk import Walk, walk
 
 UNIT = {Kind.F: 1.0, Kind.B: 1.0, Kind.I: 1.0, Kind.W: 1.0}
 
@@ -34,23 +36,23 @@ def simulate(plan: Plan, costs: Mapping[Kind, float] = UNIT) -> Timing:
     one: what messages cost depends on more than the plan. Kinds not in `costs` cost 1, an
     overlapped pair as much as its F and its B.
     """
-    if plan.is_lowered:
-        raise ValueError(f"{plan.schedule}: timing is of compute-only plans, this has sends")
-    validate(plan)
-
     costs = {**UNIT, **costs}
     costs.setdefault(Kind.OVERLAP_F_B, costs[Kind.F] + costs[Kind.B])
-    ends: dict[Result, float] = {}
-    free = [0.0] * plan.world
-    starts: list[list[float]] = [[] for _ in plan.rows]
-    for rank, action in run_order(plan.rows, plan.needs)[0]:
-        start = max([free[rank], *(ends[need] for need in plan.needs(action))])
-        free[rank] = start + costs[action.kind]
-        ends.update((made, free[rank]) for made in results(action))
-        starts[rank].append(start)
-    makespan = max(free)
-    idle = (makespan - sum(costs[action.kind] for action in row) for row in plan.rows)
-    return Timing(makespan, tuple(idle), tuple(map(tuple, starts)))
+    walked = walk_valid(plan, costs)
+    makespan = max(walked.free)
+    cost = [costs.get(kind, 0.0) for kind in KINDS]
+    idle = (makespan - sum(map(cost.__getitem__, row.kinds)) for row in plan.coded.rows)
+    return Timing(makespan, tuple(idle), tuple(map(tuple, walked.starts)))
+
+
+def walk_valid(plan: Plan, costs: Mapping[Kind, float]) -> Walk:
+    """Run a compute-only plan on a clock; PlanError and ValueError as in :func:`simulate`."""
+    if plan.is_lowered:
+        raise ValueError(f"{plan.schedule}: timing is of compute-only plans, this has sends")
+    walked = walk(plan, costs)
+    if problems := find_problems(plan, walked):
+        raise PlanError(plan, problems)
+    return walked
 
 
 def timeline(plan: Plan) -> str:

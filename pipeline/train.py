@@ -13,10 +13,11 @@ from pipeline.comms import Comms
 from pipeline.executor import StepProfile, run_step
 from pipeline.lower import DEFAULT_POLICY, Policy, get_policy, lower
 from pipeline.model import Workload, build, chunk_sizes, make_optimizer, split
+from pipeline.placement import placement_of
 from pipeline.plan import Plan, build_plan, validate
 from pipeline.report import RankProfile, render_profile
 from pipeline.schedules import get_schedule
-from pipeline.stage import build_batch, build_stage
+from pipeline.stage import build_batch, build_stage, build_stages
 
 Print = Callable[[str], None]
 
@@ -79,11 +80,11 @@ def prepare(
     ValueError says what cannot be.
     """
     if not get_schedule(schedule).runs:
-        raise ValueError(f"running {schedule} is not supported yet; it is a plan only")
+        raise ValueError(f"{schedule} has no backwards, so that it trains nothing")
     plan = build_plan(schedule, int(os.environ["WORLD_SIZE"]), chunks)
     validate(plan)
     chunk_sizes(workload.batch, chunks)
-    split(workload.layers, plan.stages)
+    split(workload.layers, placement_of(plan).depth)
     gpus, needed = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
     if backend is None:
         backend = "nccl" if gpus >= needed and device != "cpu" else "gloo"
@@ -99,12 +100,13 @@ def prepare(
 
 
 def train_pipeline(run: PipelineRun, out: Print) -> None:
-    """Train this rank's stage. Only the last rank prints: the loss is computed there."""
+    """Train this rank's stages. Only the last stage's rank prints: the loss is computed there."""
     if run.device.type == "cuda":
         torch.cuda.set_device(run.device)
     dist.init_process_group(run.backend, timeout=timedelta(seconds=run.timeout))
     try:
-        is_last = dist.get_rank() == dist.get_world_size() - 1
+        placement = placement_of(run.plan)
+        is_last = dist.get_rank() == placement.ranks[placement.depth - 1]
         ranks: list[RankProfile] = []
         print_losses(_losses(run, ranks), run.steps, out if is_last else lambda text: None)
         if run.profile:
@@ -118,9 +120,9 @@ def train_pipeline(run: PipelineRun, out: Print) -> None:
 
 def _losses(run: PipelineRun, profiles: list[RankProfile]) -> Iterator[float]:
     """Yield every step's loss, 0 where it is not known; leave this rank's profile behind."""
-    stage = build_stage(run.workload, dist.get_rank(), dist.get_world_size(), run.device)
-    batch = build_batch(run.workload, stage)
-    optimizer = make_optimizer(run.workload, stage.parameters())
+    stages = build_stages(run.workload, placement_of(run.plan), dist.get_rank(), run.device)
+    batch = build_batch(run.workload, stages)
+    optimizer = make_optimizer(run.workload, [p for stage in stages for p in stage.parameters()])
     row = lower(run.plan, run.policy).rows[dist.get_rank()]
     comms = _connected_comms(run)
     profile, wall = StepProfile(), 0.0
@@ -130,7 +132,7 @@ def _losses(run: PipelineRun, profiles: list[RankProfile]) -> Iterator[float]:
             profile, wall = StepProfile(), 0.0
         start = time.perf_counter()
         measured = profile if run.profile else None
-        loss = run_step(row, run.policy, stage, comms, batch, run.plan.chunks, measured)
+        loss = run_step(row, run.policy, stages, comms, batch, run.plan.chunks, measured)
         wall += time.perf_counter() - start
         optimizer.step()
         yield 0.0 if loss is None else loss.item()
@@ -138,11 +140,11 @@ def _losses(run: PipelineRun, profiles: list[RankProfile]) -> Iterator[float]:
 
 
 def _connected_comms(run: PipelineRun) -> Comms:
-    dtype, device = run.workload.dtype, run.device
+    dtype, device, placement = run.workload.dtype, run.device, placement_of(run.plan)
     if run.backend != "nccl" or run.policy.batched:
-        return Comms(dtype, device)
+        return Comms(dtype, device, placement=placement)
     # NCCL matches a pair's messages in one queue, where a receive posted ahead in one direction
     # would hold up the send in the other. A group for each direction keeps them apart.
-    comms = Comms(dtype, device, backward_group=dist.new_group())
+    comms = Comms(dtype, device, backward_group=dist.new_group(), placement=placement)
     comms.connect()
     return comms

@@ -30,17 +30,23 @@ from harness.faults.entry import Entry
 from harness.faults.examine import run_entry
 from harness.fuzz import Limits, stream
 from harness.judge import judge
+from harness.options import CheckOptions
+from harness.session import prepare
 from harness.spread import spread
-from harness.targets import Target, parse_target
+from harness.targets import Target
 from harness.worlds import Program, Simulated
-from pipeline.schedules import SCHEDULES
+from pipeline.schedules import RUNNABLE
 from tests.conformance.interpreter import Script
 from tests.conformance.random_programs import scripts
 from tests.worlds.call import Call
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
-STEPS = ("gpipe.py:step", "one_f_one_b.py:step")
-RUNNABLE = ("naive", "gpipe", "1f1b")
+ROOT = Path(__file__).parents[1]
+STEPS = (
+    "examples/gpipe.py:step",
+    "examples/one_f_one_b.py:step",
+    "tests/stages/steps.py:looped",
+    "tests/stages/steps.py:in_a_v",
+)
 SHARES = {"schedules": 5, "programs": 4, "twins": 1}  # of ten cases
 TIMEOUT_S = 60.0
 
@@ -138,10 +144,9 @@ def correct_cases(count: int, seed: int) -> list[Correct]:
 
 
 def _schedules(count: int, seed: int) -> Iterator[Checked]:
-    texts = [*RUNNABLE, *(str(EXAMPLES / step) for step in STEPS)]
-    assert set(RUNNABLE) <= SCHEDULES.keys()
+    texts = [*RUNNABLE, *(str(ROOT / step) for step in STEPS)]
     for at, text in enumerate(texts):
-        target = parse_target(text, for_command="check")
+        target = prepare(text, "check", CheckOptions())
         share = count // len(texts) + (at < count % len(texts))
         limits = Limits(cases=share, seed=seed)
         for number, case in enumerate(islice(stream(target, limits, "sim"), share)):

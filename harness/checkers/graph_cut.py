@@ -6,34 +6,49 @@ from harness.checkers import sites
 from harness.findings import Finding, Operation
 from harness.parity import advice
 from harness.parity.causes import Claim
-from harness.trace import RankError
-from harness.worlds import Outcome
+from harness.trace import Compute, RankError
+from harness.worlds import Outcome, RankOutcome
+
+_WITHOUT = "grad can be implicitly created only for scalar outputs"
 
 
 def explain_none_gradient(outcome: Outcome) -> Finding | None:
-    """Explain ranks that raised because they sent None as a gradient; None where none did.
+    """Explain ranks that raised because they had None for a gradient; None where none did.
 
     ``x.grad`` is None when ``x`` did not require grad before ``stage(x)``: the recorded forward
     says so, and its line is where to mend it. The cause names the stage from which down there is
     no gradient: the one before.
     """
-    for at in sorted(outcome.ranks, key=lambda rank: -rank.rank):
-        if at.error is None or not _sent_none(at.error) or at.rank == 0:
+
+    def forwards(rank: int) -> list[Compute]:
+        """Return a rank's forwards without a gradient, the one nearest to the loss first."""
+        computes = outcome.trace.ranks[rank].computes
+        return sorted((c for c in computes if not c.requires_grad), key=lambda c: -c.stage)
+
+    def nearness(at: RankOutcome) -> tuple[int, int]:
+        return max((c.stage for c in forwards(at.rank)), default=-1), at.rank
+
+    for at in sorted(outcome.ranks, key=nearness, reverse=True):
+        if at.error is None or not (_sent_none(at.error) or may_be_cut(at.error)):
             continue
-        cut = [c for c in outcome.trace.ranks[at.rank].computes if not c.requires_grad]
+        cut = forwards(at.rank)
         if not cut:
-            if (early := _sent_early(outcome, at.rank, at.error)) is not None:
+            if (
+                not may_be_cut(at.error)
+                and (early := _sent_early(outcome, at.rank, at.error)) is not None
+            ):
                 return early
             continue
         claim = Claim(f"graph-cut:stage {cut[0].stage - 1}")
+        lacks = "go on with" if may_be_cut(at.error) else "send back"
         return Finding(
             "gradient-mismatch",
-            f"rank {at.rank} has no gradient to send back: the activation that stage "
+            f"rank {at.rank} has no gradient to {lacks}: the activation that stage "
             f"{cut[0].stage} received does not require grad, so that there is none from stage "
             f"{cut[0].stage - 1} down",
             advice.help_for(claim, 0),
             ranks=(at.rank,),
-            operations=sites.cut(outcome, at.rank),
+            operations=(sites.operation(cut[0], "input does not require grad"),),
             cause=claim.cause,
             details={"raised": f"{at.error.type}: {at.error.message}"},
             time_ns=at.error.time_ns,
@@ -63,6 +78,11 @@ def _sent_early(outcome: Outcome, rank: int, error: RankError) -> Finding | None
         details={"raised": f"{error.type}: {error.message}"},
         time_ns=error.time_ns,
     )
+
+
+def may_be_cut(error: RankError) -> bool:
+    """Whether a backward was begun without a gradient, as of an input that takes none."""
+    return error.type == "RuntimeError" and error.message.startswith(_WITHOUT)
 
 
 def _sent_none(error: RankError) -> bool:

@@ -1,7 +1,8 @@
 """Whether a rank keeps more activations than its schedule promises.
 
-A built-in schedule promises its bound. A step or a plan of the user's own promises that of the
-built-in schedule that it names: ``step.promises = "1f1b"``, beside it in its file.
+A built-in schedule promises its bound, and so do torch's own that are one of ours. A step or a plan
+of the user's own promises that of the built-in schedule that it names: ``step.promises = "1f1b"``,
+beside it in its file; a class made of torch's, by its attribute ``promises``.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def promised(target: Target) -> str | None:
 
     A file is read and not imported: that is for its ranks.
     """
+    if target.kind == "torch":
+        return target.promises
     if target.payload is not None:
         schedule = getattr(target.load_function(), "promises", None)
     elif target.path is not None and target.kind in ("step", "plan"):

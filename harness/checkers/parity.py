@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from harness.case import Case
 from harness.checkers import sites
+from harness.checkers.directions import blame
 from harness.checkers.graph_cut import explain_none_gradient
+from harness.checkers.own_gradients import names_of, not_summed, unlike_inputs
+from harness.checkers.own_start import cut, drawn_alike
 from harness.checkers.phrases import do, join, ranks_text
 from harness.checkers.start import initial_values, layers
 from harness.findings import Finding, Operation
-from harness.parity import advice
+from harness.parity import advice, tied
 from harness.parity.causes import Claim
 from harness.parity.diagnose import diagnose
 from harness.parity.oracle import Difference, Verdict, compare
-from harness.parity.results import PlanProblem, StepResult
-from harness.parity.shape import complete, own_stage_workload, workload_of
+from harness.parity.results import (
+    Chain,
+    PlanProblem,
+    StageResult,
+    StepRecord,
+    StepResult,
+    chains,
+)
+from harness.parity.shape import complete, own_stage_workload, users_workload, workload_of
 from harness.targets import Target
+from harness.targets.own_model import load_own_model
 from harness.worlds import Outcome
+from pipeline.model import Training
 
 TIGHT = 1e-3  # a bound on relative errors that no fault looked for keeps within
 
@@ -39,23 +51,33 @@ def examine(case: Case, outcome: Outcome, target: Target) -> tuple[list[Finding]
     results = [rank.result for rank in outcome.ranks if isinstance(rank.result, StepResult)]
     if plan := [result for result in results if result.plan_error]:
         return [invalid_plan(plan[0])], None
-    if len(results) < len(outcome.ranks) or not all(result.steps for result in results):
+    if len(results) < len(outcome.ranks) or not all(result.ran for result in results):
         return _without_result(outcome), None
     case = complete(case)
-    workload = workload_of(case)
-    if results[0].built_at is not None:
-        workload = own_stage_workload(workload)
-        if found := layers(workload, results) or initial_values(workload, results):
-            return [found], None
+    chain = chains(results)[0]
+    workload, found = _started(case, chain, target)
+    if found is not None:
+        return [found], None
     if found := _wrong_loss_type(results, outcome):
         return [found], None
-    exact = target.kind in ("schedule", "plan") and outcome.backend != "nccl"
+    exact = target.is_plan and outcome.backend != "nccl"
     assert case.chunks is not None
     verdict = compare(workload, case.chunks, results, exact=exact)
     if verdict.difference is None:
         missing = _without_loss(results, outcome) if verdict.compared else None
         return [] if missing is None else [missing], verdict
-    return [_finding(verdict.difference, results, outcome, case)], verdict
+    return [_finding(verdict.difference, outcome, case)], verdict
+
+
+def _started(case: Case, chain: Chain, target: Target) -> tuple[Training, Finding | None]:
+    """Return what the stages are to be a part of, and what is wrong with how they start."""
+    if chain[0].built_at is None:
+        return workload_of(case), None
+    if (parts := load_own_model(target)) is not None:
+        users = users_workload(target, parts, case, len(chain))
+        return users, cut(users, chain) or drawn_alike(users, chain)
+    workload = own_stage_workload(workload_of(case))
+    return workload, layers(workload, chain) or initial_values(workload, chain)
 
 
 def invalid_plan(result: StepResult) -> Finding:
@@ -111,7 +133,9 @@ _PLAN_HELP = (
 
 def _plan_help(problems: Sequence[PlanProblem]) -> str:
     """Say what to do about the first of a plan's problems."""
-    reason = problems[0].reason if problems else ""
+    if not problems:
+        return "let plan(rank, world_size, chunks) yield that rank's actions, as text such as '0F0'"
+    reason = problems[0].reason
     return next(
         (text for start, text in _PLAN_HELP if reason.startswith(start)),
         "give every (stage, microbatch) one F and one B on the rank that holds the stage, "
@@ -137,8 +161,7 @@ def _without_result(outcome: Outcome) -> list[Finding]:
 
 
 def _wrong_loss_type(results: Sequence[StepResult], outcome: Outcome) -> Finding | None:
-    last = results[-1]
-    for number, record in enumerate(last.steps):
+    for last, number, record in _last_records(results):
         if record.loss_type is not None:
             return Finding(
                 "loss-mismatch",
@@ -146,7 +169,7 @@ def _wrong_loss_type(results: Sequence[StepResult], outcome: Outcome) -> Finding
                 "step's mean loss, a float or 0-d tensor",
                 "return the mean loss over the batch on the last stage's rank and None elsewhere",
                 ranks=(last.rank,),
-                operations=sites.computed(outcome, [last.rank], "F"),
+                operations=sites.computed(outcome, [last], "F"),
                 details={"step": number, "returned": record.loss_type},
             )
     return None
@@ -154,8 +177,7 @@ def _wrong_loss_type(results: Sequence[StepResult], outcome: Outcome) -> Finding
 
 def _without_loss(results: Sequence[StepResult], outcome: Outcome) -> Finding | None:
     """Tell of a step that gives no loss back: its contract says that it does."""
-    last = results[-1]
-    for number, record in enumerate(last.steps):
+    for last, number, record in _last_records(results):
         if record.loss is None:
             return Finding(
                 "loss-mismatch",
@@ -163,15 +185,20 @@ def _without_loss(results: Sequence[StepResult], outcome: Outcome) -> Finding | 
                 "return the step's mean loss over the batch on the last stage's rank, and None "
                 "elsewhere",
                 ranks=(last.rank,),
-                operations=sites.computed(outcome, [last.rank], "F"),
+                operations=sites.computed(outcome, [last], "F"),
                 details={"step": number, "returned": "None"},
             )
     return None
 
 
-def _finding(
-    difference: Difference, results: Sequence[StepResult], outcome: Outcome, case: Case
-) -> Finding:
+def _last_records(results: Sequence[StepResult]) -> Iterator[tuple[StageResult, int, StepRecord]]:
+    """Yield what the last stages did in each step."""
+    for chain in chains(results):
+        for number, record in enumerate(chain[-1].steps):
+            yield chain[-1], number, record
+
+
+def _finding(difference: Difference, outcome: Outcome, case: Case) -> Finding:
     details: dict[str, Any] = {"step": difference.step, "max_relative_error": difference.error}
     if difference.bound is not None:
         details["allowed"] = float(
@@ -181,11 +208,20 @@ def _finding(
         )
     if difference.what == "loss":
         return _loss(difference, outcome, details)
-    names = _names(difference, results)
-    details |= {"stage": min(difference.ranks), "parameter": names}
+    stage = difference.chain[min(difference.stages)]
+    details |= {"stage": stage.number, "parameter": _name(difference)}
     if difference.what == "parameter":
         return _parameters(difference, outcome, details)
-    return _gradient(difference, results, outcome, case, details)
+    return _gradient(difference, outcome, case, details)
+
+
+def _on(difference: Difference, stages: Iterable[int] | None = None) -> list[StageResult]:
+    """Return the stages that differ, or those at these places of the chain."""
+    return [difference.chain[at] for at in (difference.stages if stages is None else stages)]
+
+
+def _ranks(difference: Difference) -> tuple[int, ...]:
+    return tuple(sorted({stage.rank for stage in _on(difference)}))
 
 
 def _loss(difference: Difference, outcome: Outcome, details: dict[str, Any]) -> Finding:
@@ -198,70 +234,100 @@ def _loss(difference: Difference, outcome: Outcome, details: dict[str, Any]) -> 
         f"{difference.expected:.6g}{times}; the gradients are right",
         "return the mean over the batch: each microbatch's mean loss weighted by "
         "size / batch.size, added up once",
-        ranks=difference.ranks,
-        operations=sites.computed(outcome, difference.ranks, "F"),
+        ranks=_ranks(difference),
+        operations=sites.computed(outcome, _on(difference), "F"),
         details=details,
     )
 
 
 def _parameters(difference: Difference, outcome: Outcome, details: dict[str, Any]) -> Finding:
+    ranks = _ranks(difference)
     return Finding(
         "parameter-mismatch",
-        f"after step {difference.step} {do(difference.ranks)} not have the parameters that the "
+        f"after step {difference.step} {do(ranks)} not have the parameters that the "
         "optimizer makes of their gradients",
         "leave parameters and their update to the harness's optimizer: the step only accumulates "
         "gradients",
-        ranks=difference.ranks,
-        operations=sites.computed(outcome, difference.ranks, "B"),
+        ranks=ranks,
+        operations=sites.computed(outcome, _on(difference), "B"),
         details=details,
     )
 
 
 def _gradient(
-    difference: Difference,
-    results: Sequence[StepResult],
-    outcome: Outcome,
-    case: Case,
-    details: dict[str, Any],
+    difference: Difference, outcome: Outcome, case: Case, details: dict[str, Any]
 ) -> Finding:
-    records = [result.steps[difference.step] for result in results]
+    chain, evidence = difference.chain, difference.evidence
+    assert evidence is not None
+    if (of_ties := tied.explain(difference)) is not None:
+        return not_summed(difference, of_ties, outcome, details)
+    if len(difference.chains) > 1 and not difference.within_tolerance:
+        return _of_two_directions(difference, outcome, case, details)
     if difference.within_tolerance:
-        claim, culprit = Claim(note="it differs in the last bits only"), max(difference.ranks)
+        claim, culprit = Claim(note="it differs in the last bits only"), max(difference.stages)
     else:
-        claim, culprit = diagnose(difference, records)
+        claim, culprit = diagnose(difference)
     if claim.coefficients:
         details["coefficients"] = list(claim.coefficients)
     assert case.chunks is not None
-    sure = False
+    sure, last = False, culprit + 1 == len(chain)
     if claim.kind == "graph-cut":
-        operations = sites.cut(outcome, culprit)
+        operations = sites.cut(outcome, chain[culprit : culprit + 2])
     elif sure := _is_tight(difference):  # where it began: the stages below only pass it on
-        operations = sites.computed(outcome, [culprit], "B")
+        operations = sites.computed(outcome, [chain[culprit]], "B")
     else:  # a stage above may be as wrong, within what rounding explains
-        below = [rank for rank in difference.ranks if rank < culprit]
-        operations = sites.computed(outcome, [*range(culprit, len(results)), *below], "B")
+        below = [stage for stage in difference.stages if stage < culprit]
+        at = _on(difference, [*range(culprit, len(chain)), *below])
+        operations = sites.computed(outcome, at, "B")
     seen = advice.seen_in(claim) or claim.note
-    evidence = difference.evidence
-    if evidence is not None and evidence.partition.unfed:
+    if evidence.partition.unfed:
         rows = [r for place in evidence.partition.unfed for r in evidence.partition.rows[place]]
         details["never_fed"] = rows
         seen = f"samples {join(rows)} of {case.batch} never went into the first stage"
     advised = advice.help_for(claim, case.chunks, case.batch or 0)
-    if claim.cause == "unknown" and culprit + 1 == len(results) and not claim.note:
-        advised = _by_loss(difference, records[-1].loss) + advised
-    if sure and culprit + 1 < len(results):
+    if claim.cause == "unknown" and (unlike := unlike_inputs(evidence)) is not None:
+        seen, advised = unlike
+        operations, last = sites.computed(outcome, chain[:1], "F"), True
+    elif claim.cause == "unknown" and last and not claim.note:
+        advised = _by_loss(difference, evidence.records[-1].loss) + advised
+    if sure and not last:
+        mine, above = sites.owner(chain[culprit], chain), sites.owner(chain[culprit + 1], chain)
         advised = (
-            f"rank {culprit + 1}'s own gradient is right: begin with what it sends back, and with "
-            f"what rank {culprit} does with it; {advised}"
+            f"{above}'s own gradient is right: begin with what it sends back, and with "
+            f"what {mine} does with it; {advised}"
         )
+    ranks = _ranks(difference)
     return Finding(
         "gradient-mismatch",
-        f"the gradient of step {difference.step} on {ranks_text(difference.ranks)} is not the "
+        f"the gradient of step {difference.step} on {ranks_text(ranks)} is not the "
         f"monolith's, first in {details['parameter']}" + (f": {seen}" if seen else ""),
         advised,
-        ranks=difference.ranks,
+        ranks=ranks,
         operations=operations,
         cause=claim.cause,
+        details=details,
+    )
+
+
+def _of_two_directions(
+    difference: Difference, outcome: Outcome, case: Case, details: dict[str, Any]
+) -> Finding:
+    found = blame(difference, outcome, case.chunks or 1, case.batch or 0)
+    if found.claim.coefficients:
+        details["coefficients"] = list(found.claim.coefficients)
+    details["stage"] = found.stages[0].number
+    advised = found.advised
+    if found.above and _is_tight(difference):
+        right = join(sorted(stage.number for stage in found.above))
+        advised = f"the gradients of stages {right} are right: begin below them; {advised}"
+    return Finding(
+        "gradient-mismatch",
+        f"the gradient of step {difference.step} on {ranks_text(found.ranks)} is not the "
+        f"monolith's, first in {details['parameter']}" + (f": {found.seen}" if found.seen else ""),
+        advised,
+        ranks=found.ranks,
+        operations=found.operations,
+        cause=found.claim.cause,
         details=details,
     )
 
@@ -276,7 +342,7 @@ def _by_loss(difference: Difference, loss: float | None) -> str:
     step, bound = difference.evidence, difference.bound
     if loss is None or step is None or bound is None or bound.loss > TIGHT:
         return ""
-    expected = float(step.columns.loss(step.order))
+    expected = step.loss()
     if abs(loss - expected) <= bound.loss * max(1.0, abs(expected)):
         return "the loss is right: begin with what happens between forward and backward; "
     return (
@@ -285,10 +351,5 @@ def _by_loss(difference: Difference, loss: float | None) -> str:
     )
 
 
-def _names(difference: Difference, results: Sequence[StepResult]) -> str:
-    names = [
-        f"stage {result.rank} {name.removeprefix('units.0.') if result.built_at else name}"
-        for result in results
-        for name, _ in result.layout
-    ]
-    return names[difference.parameter]
+def _name(difference: Difference) -> str:
+    return names_of(difference.chain)[difference.parameter]

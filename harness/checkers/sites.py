@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from harness.findings import Operation
+from harness.parity.results import StageResult
 from harness.trace import Compute
 from harness.worlds import Outcome
 
@@ -22,25 +23,47 @@ def operation(compute: Compute, state: str) -> Operation:
     )
 
 
-def computed(outcome: Outcome, ranks: Iterable[int], kind: str) -> tuple[Operation, ...]:
-    """Return each rank's first compute of that kind; its first of any, where it has none."""
+def computed(
+    outcome: Outcome,
+    stages: Iterable[StageResult],
+    kind: str,
+    microbatches: Container[int] = range(0),
+) -> tuple[Operation, ...]:
+    """Return each stage's first compute of that kind; its first of any, where it has none.
+
+    Of a backward that is split, the part for the weights; of these microbatches, where there is
+    one of them.
+    """
     found = []
-    for rank in ranks:
-        computes = outcome.trace.ranks[rank].computes
-        chosen = [c for c in computes if c.kind == kind] or computes
+    for stage in stages:
+        computes = _computes(outcome, stage)
+        kinds = ("B", "W") if kind == "B" else (kind,)
+        chosen = [c for c in computes if c.kind in kinds] or computes
+        chosen = [c for c in chosen if c.microbatch in microbatches] or chosen
         if chosen:
             found.append(operation(chosen[0], "computed"))
     return tuple(found)
 
 
-def cut(outcome: Outcome, rank: int) -> tuple[Operation, ...]:
-    """Return the forward of ``rank`` whose input does not require grad, or of the rank after it.
+def cut(outcome: Outcome, stages: Sequence[StageResult]) -> tuple[Operation, ...]:
+    """Return the forward, of a stage or the one after it, whose input does not require grad.
 
-    Else any forward of ``rank``: its output, or what came of it, has no graph to go back through.
+    Else any forward of the first: its output, or what came of it, has no graph to go back through.
     """
-    for at in outcome.trace.ranks[rank : rank + 2]:
-        for compute in at.computes:
+    for stage in stages:
+        for compute in _computes(outcome, stage):
             if compute.kind == "F" and not compute.requires_grad:
                 return (operation(compute, "input does not require grad"),)
-    computes = [c for c in outcome.trace.ranks[rank].computes if c.kind == "F"]
+    computes = [c for c in _computes(outcome, stages[0]) if c.kind == "F"]
     return tuple(operation(c, "computed") for c in computes[:1])
+
+
+def owner(stage: StageResult, chain: Sequence[StageResult]) -> str:
+    """Name what computes a stage: its rank, where that has no other stage."""
+    alone = sum(other.rank == stage.rank for other in chain) == 1
+    return f"rank {stage.rank}" if alone else f"stage {stage.number} on rank {stage.rank}"
+
+
+def _computes(outcome: Outcome, stage: StageResult) -> list[Compute]:
+    computes = outcome.trace.ranks[stage.rank].computes
+    return [compute for compute in computes if compute.stage == stage.number]

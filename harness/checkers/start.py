@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from harness.checkers import sites
 from harness.checkers.phrases import do
 from harness.findings import Finding, Operation
 from harness.parity.draws import SLICE, Origin, origin_of
-from harness.parity.reference import gradient_only, initial
-from harness.parity.results import StepResult, unpack
+from harness.parity.reference import initial
+from harness.parity.results import StageResult, unpack
 from pipeline.model import Workload
 
 
-def layers(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
+def layers(workload: Workload, results: Sequence[StageResult]) -> Finding | None:
     """Compare how many parameters the stages hold, of which shapes, with the monolith's."""
-    expected = [tuple(p.shape) for p in initial(gradient_only(workload)).parameters]
+    expected = [tuple(p.shape) for p in initial(workload).parameters]
     got = [shape for result in results for _, shape in result.layout]
     if got == expected:
         return None
     whole, held = _count(expected), [_count([s for _, s in r.layout]) for r in results]
-    ranks = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(held))
+    shown = zip((sites.owner(stage, results) for stage in results), held, strict=True)
+    ranks = ", ".join(f"{owner}: {count}" for owner, count in shown)
     if sum(held) == whole:
         message = f"the stages hold {whole} layers, but not in the monolith's shapes or order"
     else:
@@ -33,16 +35,16 @@ def layers(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
         message,
         f"spread all {workload.layers} layers over the stages, the remainder too, and put the "
         "head on the last: no layer left out, none on two stages",
-        ranks=tuple(range(len(results))),
-        operations=_built(results, range(len(results))),
+        ranks=tuple(sorted({stage.rank for stage in results})),
+        operations=_built(results),
         details={"layers": whole, "held": held},
     )
 
 
-def initial_values(workload: Workload, results: Sequence[StepResult]) -> Finding | None:
+def initial_values(workload: Workload, results: Sequence[StageResult]) -> Finding | None:
     """Compare the values that the parameters start with."""
-    right, start = initial(gradient_only(workload)).values(), 0
-    differing: list[tuple[int, str, float]] = []
+    right, start = initial(workload).values(), 0
+    differing: list[tuple[StageResult, str, float]] = []
     drawn: list[Origin | None] = []
     for result in results:
         mine = unpack(result.initial, workload.dtype)
@@ -52,20 +54,21 @@ def initial_values(workload: Workload, results: Sequence[StepResult]) -> Finding
             got, want = mine[place : place + size], right[start : start + size]
             if not torch.equal(got, want):
                 apart = float((got.double() - want.double()).abs().max())
-                differing.append((result.rank, name.removeprefix("units.0."), apart))
+                differing.append((result, name.removeprefix("units.0."), apart))
                 if len(shape) == 2 and not drawn:
                     drawn.append(origin_of(got.view(shape), workload, start, len(results)))
             place, start = place + size, start + size
     if not differing:
         return None
-    ranks = sorted({rank for rank, _, _ in differing})
-    rank, name, _ = differing[0]
+    ranks = sorted({stage.rank for stage, _, _ in differing})
+    first, name, _ = differing[0]
     details: dict[str, Any] = {
-        "stage": rank,
+        "stage": first.number,
         "parameter": name,
         "max_difference": max(apart for _, _, apart in differing),
     }
-    told = f"{do(ranks)} not start with the monolith's parameters: first {name} of stage {rank}"
+    where = f"first {name} of stage {first.number}"
+    told = f"{do(ranks)} not start with the monolith's parameters: {where}"
     advice = SLICE
     if origin := next(iter(drawn), None):
         told, advice = f"{told}, {origin.told}", origin.help
@@ -75,19 +78,17 @@ def initial_values(workload: Workload, results: Sequence[StepResult]) -> Finding
         told,
         advice,
         ranks=tuple(ranks),
-        operations=_built(results, ranks),
+        operations=_built({stage.number: stage for stage, _, _ in differing}.values()),
         details=details,
     )
 
 
-def _built(results: Sequence[StepResult], ranks: Sequence[int]) -> tuple[Operation, ...]:
-    found = []
-    for rank in ranks:
-        if (at := results[rank].built_at) is not None:
-            found.append(
-                Operation(rank, "build_stage", at.file, at.line, at.function, "built this stage")
-            )
-    return tuple(found)
+def _built(stages: Iterable[StageResult]) -> tuple[Operation, ...]:
+    return tuple(
+        Operation(s.rank, "build_stage", at.file, at.line, at.function, "built this stage")
+        for s in stages
+        if (at := s.built_at) is not None
+    )
 
 
 def _count(shapes: Sequence[tuple[int, ...]]) -> int:

@@ -86,8 +86,10 @@ def check(
 ) -> Job:
     """Fuzz schedules over worlds, chunks and shapes; compare with one process; shrink failures.
 
-    TARGET is a schedule's name (naive, gpipe, 1f1b), file.py:function or
-    package.module:function. The function is step(stage, comms, batch, chunks) or
+    TARGET is a schedule's name (naive, gpipe, 1f1b, interleaved, zb-h1, zb-h2, zbv, v-half,
+    v-min, dualpipe, dualpipev), file.py:function or package.module:function, a plan in file.csv,
+    or a schedule class of torch.distributed.pipelining. The function is
+    step(stage, comms, batch, chunks), with stages where a rank holds several, or
     plan(rank, world_size, chunks).
     """
     from harness.cli.jobs import check_job

@@ -16,8 +16,8 @@ from harness.cli.stream import tell
 
 @click.command()
 @click.argument("target")
-@click.option("-n", "--world-size", metavar="N", help="Ranks: 4, 2,4 or 2..4  [default: 3]")
-@click.option("-c", "--chunks", metavar="C", help="Microbatches, likewise  [default: 3]")
+@click.option("-n", "--world-size", metavar="N", help="Ranks: 4, 2,4 or 2..4  [default: 3, or 2]")
+@click.option("-c", "--chunks", metavar="C", help="Microbatches, likewise  [default: 3 or more]")
 @click.option("--policy", help="How a schedule's actions become sends and receives.")
 @click.option("--semantics", metavar="NAME", help="How simulated sends behave  [default: all]")
 @click.option("--cases", metavar="N", help="So many mutants, drawn by the seed  [default: all]")

@@ -51,7 +51,8 @@ class Output:
         status = exit_status(reports)
         for report in reports:
             if report.interrupted:
-                tell(f"interrupted after {report.cases.run} cases of {report.target}")
+                run = report.cases.run
+                tell(f"interrupted after {run} case{'s' * (run != 1)} of {report.target}")
         if self.file is None or self.file == "-":
             self._say(reports)
             return status

@@ -47,8 +47,9 @@ def plot(
 
     TARGET is a schedule's name, file.py:function with plan(rank, world_size, chunks), or a
     file.csv in torch's form, which has its own -n and -c. Below the grid: makespan, idle time
-    and where it comes from, bubble, peak in flight, critical path. Messages take no time.
-    An invalid plan is drawn as far as it goes, exit status 1.
+    and where it comes from, bubble, peak in flight, critical path, and whether it hangs under
+    gloo's, buffered and NCCL's sends. Messages take no time. An invalid plan is drawn as far as
+    it goes, exit status 1.
     """
     return functools.partial(_plot, targets, (world_size, chunks), cost, Output(form, file))
 
@@ -58,7 +59,7 @@ def _plot(
 ) -> int:
     from harness import options as asked
     from harness.case import UsageError
-    from harness.plot.forms import Plot, check_form, draw
+    from harness.plot.forms import Plot, check_form, check_size, draw
     from harness.plot.load import Shape, is_csv, load_plans
 
     if len(targets) > 2:
@@ -70,6 +71,7 @@ def _plot(
     check_form(output.format, len(targets))
     output.require()
     plans = load_plans(targets, wanted)
+    check_size(output.format, plans)
     from harness.plot.figures import measure
     from harness.plot.placed import place
     from harness.plot.problems import findings_of
@@ -77,10 +79,11 @@ def _plot(
     plots = []
     for target, plan in zip(targets, plans, strict=True):
         placed = place(plan, costs)
-        found = findings_of(placed, None if is_csv(target) else target)
-        plots.append(Plot(placed, measure(placed), tuple(found)))
+        figures = measure(placed)
+        found = findings_of(placed, figures, None if is_csv(target) else target)
+        plots.append(Plot(placed, figures, tuple(found)))
     watched = output.file in (None, "-") and is_terminal(sys.stdout)
     width = shutil.get_terminal_size().columns if watched else None
     color = watched and is_coloured(sys.stdout)
     status = output.write(draw(plots, output.format, width=width, color=color))
-    return status or int(any(plot.findings for plot in plots))
+    return status or int(any(f.severity == "error" for plot in plots for f in plot.findings))

@@ -57,14 +57,28 @@ def check_hazards(
     found: list[Finding] = []
     if mixed := find_mixed(scripts):
         found.append(_mixed_finding(mixed, told, severity))
-    for same in _by_root_cause(hangs):
-        finding = _hang_finding(same, told, severity)
+    for same in by_root_cause(hangs):
+        finding = hang_finding(same, told, severity)
         if finding.cause == "needs-capacity":
             space = sufficient_capacity(scripts, same[0].semantics)
             finding = finding.with_(details=finding.details | {"finishes_with_bytes": space})
         if not _overlaps(finding, found):
             found.append(finding)
     return found
+
+
+def check_tags(trace: Trace, semantics: str) -> Finding | None:
+    """Return what NCCL makes of a run that hangs where messages are told apart by their tags.
+
+    It has none: what was posted until then meets in the order of posting. None where that is as
+    the tags have it, or the trace tells too little.
+    """
+    scripts = read_scripts(trace, finished=False)
+    if isinstance(scripts, Unread):
+        return None
+    mixed = find_mixed(scripts)
+    told = {semantics: "mixes messages up"}
+    return _mixed_finding(mixed, told, "error") if mixed else None
 
 
 def why_not_analysed(trace: Trace) -> str | None:
@@ -147,7 +161,7 @@ def condition_text(semantics: Semantics, capacity: float) -> str:
     return f"{semantics} capacity={'inf' if capacity == inf else int(capacity)}"
 
 
-def _by_root_cause(hangs: list[Hang]) -> list[list[Hang]]:
+def by_root_cause(hangs: list[Hang]) -> list[list[Hang]]:
     """Gather the hangs of the same ranks, and those that share a place in the user's code.
 
     The more lenient condition, which comes first, decides what the cause is.
@@ -174,7 +188,8 @@ def _sites(hang: Hang) -> set[tuple[int, Site]]:
     }
 
 
-def _hang_finding(same: list[Hang], told: dict[str, str], severity: Severity) -> Finding:
+def hang_finding(same: list[Hang], told: dict[str, str], severity: Severity) -> Finding:
+    """Return the finding of hangs with one root cause; ``told`` is what happens under which."""
     hang = same[0]
     cause = cause_of(hang)
     ranks = hang.tangle.ranks

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple
@@ -88,7 +89,7 @@ class Queues:
     ``capacity`` is how many bytes may be under way in each direction of each pair, per
     communicator: 0, a number, or ``inf``. ``deliver`` is called when a receive gets its message,
     ``depart`` before that when the send is done earlier, ``meet`` when one rank's part of a
-    collective is done.
+    collective is done. ``made`` are communicators that need nobody to come any more.
     """
 
     def __init__(
@@ -98,6 +99,8 @@ class Queues:
         deliver: Deliver | None = None,
         meet: Meet | None = None,
         depart: Depart | None = None,
+        *,
+        made: AbstractSet[Communicator] = frozenset(),
     ) -> None:
         self.semantics = semantics
         self.capacity = capacity
@@ -108,6 +111,7 @@ class Queues:
         self._channels: dict[tuple[Communicator, int, int], _Channel] = {}
         self._meetings: dict[tuple[str, str, int], _Meeting] = {}
         self._counts: Counter[tuple[int, str, str]] = Counter()
+        self._made = made
         self._came: dict[Communicator, set[int]] = {}
         self._held: dict[Communicator, list[Request]] = {}
         self._ready: deque[tuple[int, Communicator]] = deque()  # queues to look at
@@ -237,7 +241,7 @@ class Queues:
 
     def _absent(self, request: Request, communicator: Communicator) -> set[int]:
         """Return the ranks without which the communicator is not made."""
-        if self.semantics != "nccl-lazy":
+        if self.semantics != "nccl-lazy" or communicator in self._made:
             return set()
         members = communicator.pair or request.members
         return set(members) - self._came.get(communicator, set())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from harness.hazards.queues import Queues, Semantics
+from harness.hazards.queues import Communicator, Queues, Semantics
 from harness.hazards.scripts import Await, Post, Script
 from harness.worlds.simulated.request import Request
 
@@ -29,7 +30,8 @@ class Host:
 class Replay:
     """The scripts under one semantics and capacity (see :class:`Queues`), run to the end.
 
-    ``order`` is that in which the ranks are given their turns: it makes no difference.
+    ``order`` is that in which the ranks are given their turns: it makes no difference. ``made``
+    are communicators that are there from the start.
     """
 
     def __init__(
@@ -39,8 +41,9 @@ class Replay:
         capacity: float,
         *,
         order: Sequence[int] | None = None,
+        made: AbstractSet[Communicator] = frozenset(),
     ) -> None:
-        self.queues = Queues(semantics, capacity)
+        self.queues = Queues(semantics, capacity, made=made)
         self.hosts = [Host(rank, script) for rank, script in enumerate(scripts)]
         self._batches: dict[tuple[int, int], list[Request]] = {}
         moved = True

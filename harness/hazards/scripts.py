@@ -49,17 +49,18 @@ class Unread:
     why: str
 
 
-def read_scripts(trace: Trace) -> list[Script] | Unread:
+def read_scripts(trace: Trace, *, finished: bool = True) -> list[Script] | Unread:
     """Return every rank's script; :class:`Unread` for a trace that does not tell all of it.
 
+    Unless it is to be ``finished``, of a rank that is stuck what it posted until then is enough.
     Of a rank with several threads only the posts are ordered: what one thread waits for need not
     hold back another, so its waits come last, and its calls hold up nothing but themselves.
     """
-    why = _why_not(trace)
+    why = _why_not(trace, finished)
     return Unread(why) if why is not None else [_script(trace, h) for h in trace.ranks]
 
 
-def _why_not(trace: Trace) -> str | None:
+def _why_not(trace: Trace, finished: bool) -> str | None:
     if trace.unproven is not None:
         return trace.unproven
     if trace.opaque:
@@ -68,7 +69,7 @@ def _why_not(trace: Trace) -> str | None:
         return "the run is too long: its first operations are not kept"
     for history in trace.ranks:
         who = f"rank {history.rank}"
-        if history.status is not Status.FINISHED:
+        if finished and history.status is not Status.FINISHED:
             return f"{who} did not finish"
         if len(history.ops) <= max(history.ops, default=-1):
             return f"the run is too long: {who}'s first operations are not kept"

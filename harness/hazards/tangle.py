@@ -62,12 +62,31 @@ def find_tangle(replay: Replay) -> Tangle | None:
         if node not in links:
             links[node] = list(_links(replay, node))
             to_see.extend(link.needs for link in links[node])
-    circles = [way for node in links if (way := _shortest_way(links, node, {node}))]
-    if circles:
-        return Tangle(_from_lowest_rank(min(circles, key=len)), is_circle=True)
+    best: tuple[Link, ...] = ()
+    for node in _leading_round(links):
+        best = _shortest_way(links, node, {node}, len(best)) or best
+    if best:
+        return Tangle(_from_lowest_rank(best), is_circle=True)
     ends = {node for node in links if not links[node]}
-    chains = [way for node in links if (way := _shortest_way(links, node, ends))]
-    return Tangle(min(chains, key=len), is_circle=False) if chains else None
+    # A shortest chain is one link long: any that has an end behind it.
+    last = (link for node in links for link in links[node] if link.needs in ends)
+    return next((Tangle((link,), is_circle=False) for link in last), None)
+
+
+def _leading_round(links: dict[Node, list[Link]]) -> list[Node]:
+    """Return the nodes from which links lead to a circle: what is left if ends are taken off."""
+    left = {node: len(ways) for node, ways in links.items()}
+    needed_by: dict[Node, list[Node]] = {node: [] for node in links}
+    for node, ways in links.items():
+        for link in ways:
+            needed_by[link.needs].append(node)
+    ends = [node for node, count in left.items() if not count]
+    while ends:
+        for node in needed_by[ends.pop()]:
+            left[node] -= 1
+            if not left[node]:
+                ends.append(node)
+    return [node for node, count in left.items() if count]
 
 
 def _links(replay: Replay, node: Node) -> Iterator[Link]:
@@ -97,12 +116,19 @@ def _waited_for_here(replay: Replay, rank: int) -> list[Request]:
     return found
 
 
-def _shortest_way(links: dict[Node, list[Link]], start: Node, ends: set[Node]) -> tuple[Link, ...]:
-    """Return the links of a shortest way from one node to another of ``ends``; none if none."""
+def _shortest_way(
+    links: dict[Node, list[Link]], start: Node, ends: set[Node], below: int
+) -> tuple[Link, ...]:
+    """Return the links of a shortest way from one node to another of ``ends``; none if none.
+
+    Nor is one of ``below`` links or more returned, but for 0, which sets no limit.
+    """
     came: dict[Node, Link] = {}
-    to_see = deque([start])
+    to_see = deque([(start, 1)])
     while to_see:
-        node = to_see.popleft()
+        node, length = to_see.popleft()
+        if length == below:
+            break
         for link in links[node]:
             if link.needs in ends:
                 way = [link]
@@ -111,7 +137,7 @@ def _shortest_way(links: dict[Node, list[Link]], start: Node, ends: set[Node]) -
                 return tuple(reversed(way))
             if link.needs not in came and link.needs != start:
                 came[link.needs] = link
-                to_see.append(link.needs)
+                to_see.append((link.needs, length + 1))
     return ()
 
 

@@ -10,6 +10,7 @@ from harness.hazards.replay import Replay
 from harness.hazards.tangle import Link, Node, Tangle
 from harness.trace import Op, Site
 from harness.worlds.simulated.request import Request
+from pipeline.actions import Action
 
 
 def site_of(request: Request) -> Site | None:
@@ -115,9 +116,9 @@ def operation_of(what: Request | Op, state: str, *, in_wait: bool = False) -> Op
     op = what if isinstance(what, Op) else what.payload
     if not isinstance(op, Op):
         assert isinstance(what, Request)
-        return Operation(
-            what.rank, what.kind, *Site("<plan>", 0, ""), state, what.peer, action=str(op)
-        )
+        origin = op.origin if isinstance(op, Action) else None
+        at = Site(origin.file, origin.line, origin.function) if origin else Site("<plan>", 0, "")
+        return Operation(what.rank, what.kind, *at, state, what.peer, action=str(op))
     site = op.at if in_wait else op.site
     waits = in_wait and not op.blocking and op.wait_site is not None
     return Operation(

@@ -160,17 +160,20 @@ def damaged(name: Injection, rank: int, world: int, chunks: int) -> Iterator[Non
 
 
 def call_mutants(
-    calls: list[list[Made]], forwards: list[int], chunks: int
+    calls: list[list[Made]], forwards: list[list[bool]], chunks: int
 ) -> Iterator[tuple[Injection, str]]:
-    """Yield the mutants of a step that makes these calls, and so many forwards, on each rank."""
+    """Yield the mutants of a step that makes these calls and forwards on each rank.
+
+    Of a forward it is said whether it is the last stage's, and so a loss.
+    """
     for rank, made in enumerate(calls):
         for place, call in enumerate(made):
             for operator in OPERATORS:
                 if _applies(operator, call, len(calls), place + 1 < len(made)):
                     yield Injection(operator, rank, place), call.text
-        for place in range(forwards[rank]):
+        for place, is_loss in enumerate(forwards[rank]):
             yield Injection("double-forward", rank, place), f"forward {place}"
-            if chunks > 1 and rank == len(calls) - 1:
+            if chunks > 1 and is_loss:
                 yield Injection("skip-scale", rank, place), f"forward {place}"
 
 

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any, Literal, get_args
 
 from harness.case import Case, UsageError
@@ -17,18 +18,21 @@ from harness.mutate.calls import Made, call_mutants
 from harness.mutate.meaning import meaning_of
 from harness.mutate.plans import plan_mutants
 from harness.options import CheckOptions
-from harness.parity.results import StepResult
+from harness.parity.results import StepResult, chains
 from harness.report.text import shown_path
 from harness.spread import spread
 from harness.targets import Target
 from harness.worlds import Outcome, Program, RankContext, World, WorldError
 from pipeline.lower import default_policy, get_policy, lower
-from pipeline.plan import build_plan, validate
+from pipeline.plan import validate
 from pipeline.schedules import SCHEDULES
+from pipeline.schedules.schedule import accept_all
 
 Verdict = Literal["caught", "equivalent", "missed", "alarm", "unrun"]
 
 DEFAULT_WORLD, DEFAULT_CHUNKS = 3, 3
+WORLDS = (DEFAULT_WORLD, 2, 4)  # of which the first that a schedule accepts
+MOST_CHUNKS = 65
 LIMIT_S = 60.0  # of one mutant's run
 
 Tell = Callable[[int, int, str], None]
@@ -99,12 +103,15 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """A run of the target without errors: its results, its warnings, its calls by rank."""
+    """A run of the target without errors: its results, its warnings, its calls by rank.
+
+    Of each forward of a rank it is kept whether it is the last stage's.
+    """
 
     results: tuple[StepResult, ...]
     warned: frozenset[Place]
     calls: list[list[Made]]
-    forwards: list[int]
+    forwards: list[list[bool]]
 
 
 def mutate(
@@ -116,14 +123,9 @@ def mutate(
     """
     started = time.monotonic()
     found = Mutation(target.text, world.name)
-    shapes = [
-        (ranks, chunks)
-        for ranks in options.worlds or (DEFAULT_WORLD,)
-        for chunks in options.chunks or (DEFAULT_CHUNKS,)
-    ]
     try:
         mutants: list[tuple[Mutant, _Base]] = []
-        for ranks, chunks in shapes:
+        for ranks, chunks in shapes(target, options):
             mutants += _mutants(target, _case(target, options, ranks, chunks), options, world)
         found.left_out = _sample(mutants, options)
         for done, tried in enumerate(_run(target, mutants, options), 1):
@@ -139,13 +141,35 @@ def mutate(
     return found
 
 
+def shapes(target: Target, options: CheckOptions) -> list[tuple[int, int]]:
+    """Return the shapes that are asked for; what is not asked for is the next that can be."""
+    if target.shape is not None:
+        own_world, own_chunks = target.shape
+        return list(product(options.worlds or (own_world,), options.chunks or (own_chunks,)))
+    refusal = SCHEDULES[target.text].refusal if target.kind == "schedule" else accept_all
+
+    def fits(world: int, chunks: int) -> bool:
+        return not refusal(world, chunks)
+
+    if options.worlds and options.chunks:
+        return list(product(options.worlds, options.chunks))
+    if options.chunks:
+        return [
+            (next((w for w in WORLDS if fits(w, chunks)), DEFAULT_WORLD), chunks)
+            for chunks in options.chunks
+        ]
+    worlds = options.worlds or (DEFAULT_WORLD if fits(DEFAULT_WORLD, DEFAULT_CHUNKS) else 2,)
+    enough = range(DEFAULT_CHUNKS, MOST_CHUNKS)
+    return [(w, next((c for c in enough if fits(w, c)), DEFAULT_CHUNKS)) for w in worlds]
+
+
 def _case(target: Target, options: CheckOptions, world: int, chunks: int) -> Case:
     return Case(
         target.text,
         world,
         chunks=chunks,
         batch=2 * chunks,
-        layers=world + 1,
+        layers=target.depth(world) + 1,
         width=4,
         dtype="float64",
         steps=1,
@@ -172,7 +196,7 @@ def _mutants(
     target: Target, case: Case, options: CheckOptions, world: World
 ) -> Iterator[tuple[Mutant, _Base]]:
     base = _run_base(target, case, options, world)
-    if target.kind != "step":
+    if target.is_plan:
         for name, text, same in _surveyed(target, case, options, world):
             yield Mutant(case.with_(mutant=str(name)), text, same), base
     for name, text in call_mutants(base.calls, base.forwards, case.chunks or 1):
@@ -203,8 +227,12 @@ def _run_base(target: Target, case: Case, options: CheckOptions, world: World) -
         ]
         for history in outcome.trace.ranks
     ]
-    forwards = [sum(c.kind == "F" for c in history.computes) for history in outcome.trace.ranks]
     results = tuple(rank.result for rank in outcome.ranks)
+    last = {chain[-1].number for chain in chains(results)}
+    forwards = [
+        [c.stage in last for c in history.computes if c.kind == "F"]
+        for history in outcome.trace.ranks
+    ]
     return _Base(results, frozenset(map(_place, result.findings)), calls, forwards)
 
 
@@ -220,10 +248,11 @@ class _Survey:
     case: Case
 
     def __call__(self, context: RankContext) -> list[tuple[Injection, str, bool]]:
+        from harness.parity.program import plan_of
+
         case, target = self.case, self.target
         assert case.chunks is not None
-        schedule = target.text if target.kind == "schedule" else target.load()
-        plan = build_plan(schedule, case.world, case.chunks)
+        plan = plan_of(target, target.load(), case.world, case.chunks)
         validate(plan)
         policy = get_policy(case.policy or default_policy(plan))
         original = meaning_of(plan if plan.is_lowered else lower(plan, policy), policy)

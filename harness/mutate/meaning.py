@@ -2,8 +2,14 @@
 
 The rows are run on symbols. A message carries what its sender had at hand, is taken by the
 receive that is posted next on that edge, whatever that one was meant for, and a send completes
-when its receive is posted. Two plans mean the same when every stage adds up the same
-contributions to its gradients, from the same losses, and nothing is left over on any edge.
+when its receive is posted. B is I and W at once; I leaves to W what it takes to add to the
+gradient. The parts of an overlapped pair start together: neither has the other's result. Between
+two stages of one rank no message goes.
+
+Two plans mean the same when every slice of the model adds up the same contributions to its
+gradients, from the same losses, and nothing is left over on any edge. In which order it adds them
+up is the plan's choice, and the monolith's follows it. Of two directions both stages that are
+copies of a slice contribute, as their gradients are summed at the end of the step.
 """
 
 from __future__ import annotations
@@ -110,6 +116,7 @@ class _Rank:
         self, plan: Plan, rank: int, policy: Policy, network: _Network, found: Meaning
     ) -> None:
         self._plan, self.rank, self._policy = plan, rank, policy
+        self._depth = plan.stages // plan.directions
         self._network, self._found = network, found
         self._made: dict[Action, Symbol] = {}  # by the send that takes it away, or local use
         self._came: dict[Action, _Post] = {}
@@ -152,43 +159,72 @@ class _Rank:
             raise _WrongError(f"there is no stage {stage}")
         return self._plan.placement[stage]
 
+    def _slice(self, stage: int) -> int:
+        """Return which slice of the model a stage is: of two directions each has it once."""
+        return stage % self._depth
+
+    def _neighbour(self, stage: int, distance: int) -> int | None:
+        """Return the stage before (-1) or after (+1) one, None at the ends of the pipeline."""
+        inside = 0 <= self._slice(stage) + distance < self._depth
+        return stage + distance if inside else None
+
     def _compute(self, action: Action) -> Iterator[list[_Post]]:
-        stage, microbatch = action.stage, action.microbatch
-        if self._owner(stage) != self.rank or not 0 <= microbatch < self._plan.chunks:
-            raise _WrongError(f"{action} is not for rank {self.rank}")
-        key = stage, microbatch
-        if action.kind is Kind.F:
-            given = yield from self._input(action, Kind.RECV_F, stage - 1, ("input", microbatch))
-            if key in self._saved:
-                raise _WrongError(f"{action} twice")
-            is_last = stage == self._plan.stages - 1
-            made: Symbol = ("F", stage, given, *([microbatch] if is_last else []))
+        for part in action.parts:
+            if self._owner(part.stage) != self.rank or not 0 <= part.microbatch < self._plan.chunks:
+                raise _WrongError(f"{part} is not for rank {self.rank}")
+        given = []
+        for part in action.parts:
+            given.append((yield from self._given(part)))
+        for part in action.parts:
+            self._require_turn(part)
+        for part, symbol in zip(action.parts, given, strict=True):
+            self._do(part, symbol)
+
+    def _given(self, part: Action) -> Generator[list[_Post], None, Symbol]:
+        """Return what comes to an action from its neighbour."""
+        if part.kind is Kind.F:
+            return (yield from self._input(part, Kind.RECV_F, -1, ("input", part.microbatch)))
+        if part.kind in (Kind.B, Kind.I):
+            return (yield from self._input(part, Kind.RECV_B, +1, ("loss",)))
+        return ()
+
+    def _require_turn(self, part: Action) -> None:
+        """Make sure that what an action goes on from, on its own stage, is there."""
+        key = part.stage, part.microbatch
+        if part.kind is Kind.F and key in self._saved:
+            raise _WrongError(f"{part} twice")
+        if part.kind in (Kind.B, Kind.I) and key not in self._saved:
+            raise _WrongError(f"{part} before its forward")
+        if part.kind is Kind.W and key not in self._halves:
+            raise _WrongError(f"{part} before its I")
+
+    def _do(self, part: Action, given: Symbol) -> None:
+        key = stage, microbatch = part.stage, part.microbatch
+        number, is_last = self._slice(stage), self._neighbour(stage, +1) is None
+        if part.kind is Kind.F:
+            made: Symbol = ("F", number, given, *([microbatch] if is_last else []))
             self._saved[key] = made
             self.peak = max(self.peak, len(self._saved) + len(self._halves))
-            self._give(action, Kind.SEND_F, stage + 1, made)
-        elif action.kind in (Kind.B, Kind.I):
-            gradient = yield from self._input(action, Kind.RECV_B, stage + 1, ("loss",))
-            if key not in self._saved:
-                raise _WrongError(f"{action} before its forward")
+            self._give(part, Kind.SEND_F, +1, made)
+        elif part.kind is Kind.W:
+            self._found.gradients[self._halves.pop(key)] += 1
+        else:
             output = self._saved.pop(key)
-            contribution: Symbol = ("G", stage, output, gradient)
-            if stage == self._plan.stages - 1:
+            contribution: Symbol = ("G", number, output, given)
+            if is_last:
                 self._found.losses[output] += 1
-            if action.kind is Kind.B:
+            if part.kind is Kind.B:
                 self._found.gradients[contribution] += 1
             else:
                 self._halves[key] = contribution
-            self._give(action, Kind.SEND_B, stage - 1, ("dX", contribution))
-        else:
-            if key not in self._halves:
-                raise _WrongError(f"{action} before its I")
-            self._found.gradients[self._halves.pop(key)] += 1
+            self._give(part, Kind.SEND_B, -1, ("dX", contribution))
 
     def _input(
-        self, action: Action, kind: Kind, source: int, own: Symbol
+        self, action: Action, kind: Kind, distance: int, own: Symbol
     ) -> Generator[list[_Post], None, Symbol]:
         """Return what an action works on; at the ends of the pipeline that is ``own``."""
-        if not 0 <= source < self._plan.stages:
+        source = self._neighbour(action.stage, distance)
+        if source is None:
             return own
         receive = Action(action.stage, kind, action.microbatch)
         if self._plan.placement[source] == self.rank:
@@ -207,6 +243,6 @@ class _Rank:
         yield waits
         return post.symbol
 
-    def _give(self, action: Action, send: Kind, target: int, made: Symbol) -> None:
-        if 0 <= target < self._plan.stages:
+    def _give(self, action: Action, send: Kind, distance: int, made: Symbol) -> None:
+        if self._neighbour(action.stage, distance) is not None:
             self._made[Action(action.stage, send, action.microbatch)] = made

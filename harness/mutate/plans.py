@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from harness.case import UsageError
 from harness.injection import Injection
-from pipeline.actions import Action, Kind
+from harness.mutate import backwards, rows, stages
+from harness.mutate.rows import Change, Row, RowChange, of_row
 from pipeline.lower import Policy, lower
 from pipeline.plan import Plan
-
-Row = tuple[Action, ...]
-Change = Callable[[Row], Iterator[tuple[str, Row]]]
-"""From a rank's row to the changed ones, each with what was done to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +41,8 @@ def plan_mutants(plan: Plan, policy: Policy) -> list[PlanMutant]:
 def mutated(plan: Plan, policy: Policy, name: Injection) -> Plan:
     """Return one mutant's lowered plan; UsageError where the plan has no such one."""
     if name.rank < plan.world:
-        for mutant in _mutants(plan, policy, name.operator, name.rank):
-            if mutant.name == name:
-                return mutant.plan
+        for mutant in _mutants(plan, policy, name.operator, name.rank, only=name.place):
+            return mutant.plan
     raise UsageError(f"mutant={name}: {plan.schedule} has none such in this shape")
 
 
@@ -55,127 +50,82 @@ def _lowered(plan: Plan, policy: Policy) -> Plan:
     return plan if plan.is_lowered else lower(plan, policy)
 
 
-def _mutants(plan: Plan, policy: Policy, operator: str, rank: int) -> Iterator[PlanMutant]:
-    if operator in _ACTIONS:
-        for place, (text, changed) in enumerate(_changed(_lowered(plan, policy), rank, operator)):
-            yield PlanMutant(Injection(operator, rank, place), text, changed)
-    elif operator in _COMPUTES and not plan.is_lowered:
-        for place, (text, changed) in enumerate(_changed(plan, rank, operator)):
-            yield PlanMutant(Injection(operator, rank, place), text, lower(changed, policy))
-
-
-def _changed(plan: Plan, rank: int, operator: str) -> Iterator[tuple[str, Plan]]:
-    change = _ACTIONS.get(operator) or _COMPUTES[operator]
-    for text, row in change(plan.rows[rank]):
-        rows = (*plan.rows[:rank], row, *plan.rows[rank + 1 :])
-        yield text, Plan(plan.schedule, plan.world, plan.chunks, rows, plan.placement)
-
-
-def _drop(row: Row) -> Iterator[tuple[str, Row]]:
-    for place, action in enumerate(row):
-        yield f"without {action}", (*row[:place], *row[place + 1 :])
-
-
-def _duplicate(row: Row) -> Iterator[tuple[str, Row]]:
-    for place, action in enumerate(row):
-        yield f"{action} twice", (*row[:place], action, *row[place:])
-
-
-def _swap(row: Row) -> Iterator[tuple[str, Row]]:
-    for place, (one, other) in enumerate(pairwise(row)):
-        yield f"{other} before {one}", (*row[:place], other, one, *row[place + 2 :])
-
-
-def _hoist(row: Row) -> Iterator[tuple[str, Row]]:
-    """Move an action to where the one of its kind before it stands, and past that."""
-    for place, action in enumerate(row):
-        earlier = [at for at in range(place) if row[at].kind is action.kind]
-        if earlier and earlier[-1] < place - 1:
-            at = earlier[-1]
-            moved = (*row[:at], action, *row[at:place], *row[place + 1 :])
-            yield f"{action} hoisted before {row[at]}", moved
-
-
-def _sink(row: Row) -> Iterator[tuple[str, Row]]:
-    """Move an action behind the next one of its kind."""
-    for place, action in enumerate(row):
-        later = [at for at in range(place + 1, len(row)) if row[at].kind is action.kind]
-        if later and later[0] > place + 1:
-            at = later[0]
-            moved = (*row[:place], *row[place + 1 : at + 1], action, *row[at + 1 :])
-            yield f"{action} put off behind {row[at]}", moved
-
-
-def _shift(row: Row) -> Iterator[tuple[str, Row]]:
-    yield from _replaced(row, lambda a: [replace(a, microbatch=n) for n in _beside(a.microbatch)])
-
-
-def _restage(row: Row) -> Iterator[tuple[str, Row]]:
-    yield from _replaced(row, lambda a: [replace(a, stage=n) for n in _beside(a.stage)])
-
-
-def _retarget(row: Row) -> Iterator[tuple[str, Row]]:
-    """Let a message go to, or come from, the neighbour on the other side."""
-    yield from _replaced(
-        row, lambda a: [replace(a, kind=_TURNED[a.kind])] if a.kind in _TURNED else []
-    )
-
-
-_TURNED = {
-    Kind.SEND_F: Kind.SEND_B,
-    Kind.SEND_B: Kind.SEND_F,
-    Kind.RECV_F: Kind.RECV_B,
-    Kind.RECV_B: Kind.RECV_F,
-}
-
-
-def _beside(number: int) -> list[int]:
-    return [n for n in (number - 1, number + 1) if n >= 0]
-
-
-def _replaced(row: Row, others: Callable[[Action], list[Action]]) -> Iterator[tuple[str, Row]]:
-    """Put each of the other actions that an action may become in its place."""
-    for place, action in enumerate(row):
-        for other in others(action):
-            yield f"{other} for {action}", (*row[:place], other, *row[place + 1 :])
-
-
-def _rewarm(row: Row) -> Iterator[tuple[str, Row]]:
-    """Warm up by one forward more, or one less."""
-    backward = next((at for at, a in enumerate(row) if a.kind in (Kind.B, Kind.I)), None)
-    if backward is None:
+def _mutants(
+    plan: Plan, policy: Policy, operator: str, rank: int, only: int | None = None
+) -> Iterator[PlanMutant]:
+    """Give an operator's mutants of a rank, or the one at a place among them."""
+    if operator not in PLAN_OPERATORS:
         return
-    further = next((at for at in range(backward, len(row)) if row[at].kind is Kind.F), None)
-    if further is not None:
-        forward = row[further]
-        rest = (*row[backward:further], *row[further + 1 :])
-        yield f"warmup of one more, {forward}", (*row[:backward], forward, *rest)
-    forwards = [at for at in range(backward) if row[at].kind is Kind.F]
-    if len(forwards) > 1:
-        at = forwards[-1]
-        rest = (*row[at:backward], *row[backward + 1 :])
-        yield f"warmup of one less than to {row[at]}", (*row[:at], row[backward], *rest)
+    what = PLAN_OPERATORS[operator]
+    if plan.is_lowered and not what.to_lowered:
+        return
+    base = _lowered(plan, policy) if what.to_lowered else plan
+    for place, (text, changed) in enumerate(what.change(base, rank)):
+        if only in (None, place):
+            mutant = replace(base, rows=changed)
+            lowered = mutant if what.to_lowered else lower(mutant, policy)
+            yield PlanMutant(Injection(operator, rank, place), text, lowered)
 
 
-_ACTIONS: dict[str, Change] = {
-    "drop": _drop,
-    "duplicate": _duplicate,
-    "swap": _swap,
-    "hoist": _hoist,
-    "put-off": _sink,
-    "shift-microbatch": _shift,
-    "retarget": _retarget,
-    "wrong-stage": _restage,
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A way to damage a plan."""
+
+    change: Change
+    doc: str
+    to_lowered: bool
+    """Whether it is done to a plan with sends and receives; else before it is given them."""
+
+
+def _lowered_row(change: RowChange, doc: str) -> Operator:
+    return Operator(of_row(change), doc, to_lowered=True)
+
+
+def _compute_row(change: RowChange, doc: str) -> Operator:
+    return Operator(of_row(change), doc, to_lowered=False)
+
+
+PLAN_OPERATORS = {
+    "drop": _lowered_row(rows.drop, "an action is left out"),
+    "duplicate": _lowered_row(rows.duplicate, "an action is done twice"),
+    "swap": _lowered_row(rows.swap, "an action comes after the next one"),
+    "hoist": _lowered_row(rows.hoist, "an action comes before the last one of its kind"),
+    "put-off": _lowered_row(rows.put_off, "an action comes after the next one of its kind"),
+    "shift-microbatch": _lowered_row(rows.shift_microbatch, "it is for the microbatch beside"),
+    "retarget": _lowered_row(rows.retarget, "a message goes to, or comes from, the other side"),
+    "wrong-stage": _lowered_row(rows.wrong_stage, "it is for the stage beside"),
+    "other-stage": Operator(
+        stages.other_stage, "it is for the other stage of its rank", to_lowered=True
+    ),
+    "cross-direction": Operator(
+        stages.cross_direction, "it is for a microbatch that goes the other way", to_lowered=True
+    ),
+    "weight-first": _lowered_row(backwards.weight_first, "W comes just before its I"),
+    "weight-last": _lowered_row(backwards.weight_last, "W comes at the very end"),
+    "merge-halves": _lowered_row(backwards.merge_halves, "one B stands for an I and its W"),
+    "whole-and-half": _lowered_row(backwards.whole_and_half, "B, and its I or W as well"),
+    "half-backward": _lowered_row(backwards.half_backward, "I alone, or W alone, for a B"),
+    "split": _lowered_row(backwards.split, "I and W, one after the other, for a B"),
+    "half-pair": _lowered_row(backwards.half_pair, "one part of an overlapped pair alone"),
+    "reorder": _compute_row(rows.swap, "an action comes after the next one, its messages too"),
+    "hoist-compute": _compute_row(rows.hoist, "as hoist, its messages too"),
+    "put-off-compute": _compute_row(rows.put_off, "as put-off, its messages too"),
+    "wrong-warmup": _compute_row(rows.rewarm, "the warmup is one forward longer, or shorter"),
+    "exchange-halves": _compute_row(backwards.exchange_halves, "I and its W change places"),
+    "part-pair": _compute_row(backwards.part_pair, "the parts of a pair one after the other"),
+    "exchange-pairs": _compute_row(backwards.exchange_pairs, "two pairs exchange their backwards"),
+    "join": _compute_row(backwards.join, "a forward and the B beside it become a pair"),
+    "exchange-stages": Operator(
+        stages.exchange_stages, "two stages of a rank exchange all they do", to_lowered=False
+    ),
+    "wrong-rank": Operator(stages.wrong_rank, "the next rank does an action", to_lowered=False),
+    "exchange-ranks": Operator(
+        stages.exchange_ranks, "two ranks do each other's stage", to_lowered=False
+    ),
+    "exchange-directions": Operator(
+        stages.exchange_directions,
+        "two microbatches that go opposite ways change places",
+        to_lowered=False,
+    ),
 }
-"""What is done to any of a lowered plan's actions."""
-
-_COMPUTES: dict[str, Change] = {
-    "reorder": _swap,
-    "hoist-compute": _hoist,
-    "put-off-compute": _sink,
-    "wrong-warmup": _rewarm,
-}
-"""What is done to a plan before it has sends and receives."""
-
-PLAN_OPERATORS = (*_ACTIONS, *_COMPUTES)
-"""The names of all that is done to a plan."""
+"""What is done to a plan, and what that means."""

@@ -72,4 +72,10 @@ SEEN = {
 def seen_in(claim: Claim) -> str:
     """Say in half a sentence what the wrong gradient is; empty where nothing is shown."""
     text = SEEN.get(claim.kind, "")
-    return text.format(claim.cause.partition(":")[2]) if text else ""
+    told = claim.cause.partition(":")[2]
+    if "microbatch" in text and "," in told:
+        *most, last = told.split(",")
+        text = text.replace("microbatch {} is", "microbatches {} are").replace(" {} is", " {} are")
+        told = f"{', '.join(most)} and {last}"
+        text = text.replace("nothing of microbatches {} are", "nothing of microbatches {} is")
+    return text.format(told) if text else ""

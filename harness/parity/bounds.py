@@ -1,6 +1,7 @@
 """How far rounding alone may part a right gradient from the reference's.
 
-In float64 that is fixed, relative 1e-12. In lower precision it is measured, not chosen: the
+In float64 that is fixed, relative 1e-12; of a user's own model, which may compute in something
+coarser in between, at least that. In lower precision it is measured, not chosen: the
 reference is perturbed by one rounding of every parameter and input, added up in other orders,
 run as one whole batch, and compared with itself in float64. The largest difference of all these,
 times a margin, is the bound.
@@ -16,12 +17,12 @@ times beyond it. In bfloat16 one percent is within rounding, and cannot be told.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from harness.parity.reference import Columns, Reference, Rows
+from harness.parity.reference import Columns, Reference
 
 FLOAT64 = 1e-12
 MARGIN = 8.0
@@ -61,8 +62,9 @@ def relative(difference: Tensor, scale: Tensor, sizes: Sequence[int]) -> Tensor:
 
 def measure(reference: Reference, columns: Columns, order: Sequence[int]) -> Bound:
     """Return the bound at the reference's parameters, for sums over ``columns``."""
-    sizes = reference.sizes
-    if reference.workload.dtype == torch.float64:
+    sizes, workload = reference.sizes, reference.workload
+    least = FLOAT64 if workload.dtype == torch.float64 else 0.0
+    if least and workload.rounds_as_its_dtype:
         return Bound(torch.full((len(sizes),), FLOAT64, dtype=torch.float64), FLOAT64, FLOAT64)
     base = columns.accumulated(order).double()
     loss = float(columns.loss(order))
@@ -71,12 +73,16 @@ def measure(reference: Reference, columns: Columns, order: Sequence[int]) -> Bou
     differences = torch.stack([relative(g - base, scale, sizes) for _, g in others])
     differences[~torch.isfinite(differences)] = 0  # nothing expected there, and exactly nothing
     norm = columns.gradients.double().norm(dim=1).sum()
-    rounding = torch.finfo(reference.workload.dtype).eps  # of the sum itself
+    rounding = torch.finfo(workload.dtype).eps  # of the sum itself
     apart = [abs(value - loss) / max(1.0, abs(loss)) for value, _ in others]
     return Bound(
-        gradient=MARGIN * differences.max().clamp(min=rounding).expand(len(sizes)),
-        loss=MARGIN * max(rounding, *apart),
-        norm=MARGIN * max(rounding, *(float((g - base).norm() / norm) for _, g in others)),
+        gradient=(MARGIN * differences.max().clamp(min=rounding))
+        .clamp(min=least)
+        .expand(len(sizes)),
+        loss=max(least, MARGIN * max(rounding, *apart)),
+        norm=max(
+            least, MARGIN * max(rounding, *(float((g - base).norm() / norm) for _, g in others))
+        ),
     )
 
 
@@ -93,29 +99,22 @@ def _perturbed(
     for other in (list(reversed(order)), sorted(order)):
         keep(columns.loss(other), columns.accumulated(other))
     keep(*reference.whole())
-    exact = _copy(reference, torch.float64)
-    keep(*exact.whole())
+    if reference.workload.runs_in_float64:
+        keep(*reference.copy(torch.float64).whole())
     for _ in range(DRAWS):
-        near = _copy(reference, reference.workload.dtype, generator)
-        rows: Sequence[Rows] = columns.rows
-        perturbed = near.columns(rows)
+        perturbed = _near(reference, generator).columns(columns.rows)
         keep(perturbed.loss(order), perturbed.accumulated(order))
     return found
 
 
 @torch.no_grad()
-def _copy(
-    reference: Reference, dtype: torch.dtype, generator: torch.Generator | None = None
-) -> Reference:
-    """Copy a reference in another dtype, every value moved by at most one rounding."""
-    copy = Reference(replace(reference.workload, dtype=dtype))
-    pairs = list(zip(copy.parameters, reference.parameters, strict=True))
-    copy.model.inputs = reference.model.inputs.to(dtype, copy=True)
-    for target, source in pairs:
-        target.copy_(source)
-    if generator is not None:
-        epsilon = torch.finfo(dtype).eps
-        for values in (copy.model.inputs, *copy.parameters):
-            sign = torch.randint(0, 3, values.shape, generator=generator) - 1
-            values.copy_(values.double() * (1 + epsilon * sign.double()))
+def _near(reference: Reference, generator: torch.Generator) -> Reference:
+    """Copy a reference, every value moved by at most one rounding."""
+    dtype = reference.workload.dtype
+    copy = reference.copy(dtype)
+    epsilon = torch.finfo(dtype).eps
+    # A parameter that several stages hold is one.
+    for values in (*copy.model.floating_inputs(), *dict.fromkeys(copy.parameters)):
+        sign = torch.randint(0, 3, values.shape, generator=generator) - 1
+        values.copy_(values.double() * (1 + epsilon * sign.double()))
     return copy

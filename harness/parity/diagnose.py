@@ -1,4 +1,4 @@
-"""From a wrong gradient to its cause, over all ranks that differ."""
+"""From a wrong gradient to its cause, over all stages that differ."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from torch import Tensor
 
 from harness.parity.causes import Claim, explain
 from harness.parity.oracle import Difference, Step
-from harness.parity.results import StepRecord
 
 SMALL = 4  # of so few microbatches every permutation is tried
 ROUNDED = 16.0  # roundings of one value, at most, that the whole gradient may show
 
 
-def diagnose(difference: Difference, records: Sequence[StepRecord]) -> tuple[Claim, int]:
-    """Return the cause and the rank where it began: of those that differ, the nearest to the loss.
+def diagnose(difference: Difference) -> tuple[Claim, int]:
+    """Return the cause and the stage where it began: of those that differ, the nearest to the loss.
 
-    ``records`` are the ranks' of the step that differs. Errors flow from the loss down, so that
-    what the lower stages show is at most what that rank shows.
+    Errors flow from the loss down, so that what the lower stages show is at most what that one
+    shows.
     """
     step = difference.evidence
     assert step is not None
     assert difference.bound is not None
-    culprit = max(difference.ranks)
+    culprit = max(difference.stages)
     if not bool(torch.isfinite(step.observed).all()):
         return Claim(note="the gradient has values that are not finite"), _not_finite(step)
     if (cut := _cut(step)) is not None:
         # Its own graph was never gone through, or the next stage gave it nothing to go with.
-        begun = cut if not records[cut].backwards else min(cut + 1, len(step.spans) - 1)
+        begun = cut if not step.records[cut].backwards else min(cut + 1, len(step.spans) - 1)
         return Claim(f"graph-cut:stage {cut}"), begun
     if difference.left_out:
         return Claim(f"missing-microbatch:{','.join(map(str, difference.left_out))}"), culprit
-    together = _solve(step, difference, records, difference.ranks)
+    together = _solve(step, difference, difference.stages)
     if together.cause != "unknown":
         return together, culprit
-    alone = [_solve(step, difference, records, (rank,)) for rank in reversed(difference.ranks)]
+    alone = [_solve(step, difference, (stage,)) for stage in reversed(difference.stages)]
     claim = alone[0] if alone[0].cause != "unknown" or not together.note else together
     if claim.cause == "unknown" and (note := _rounded(step)):
         claim = replace(claim, note=note)
@@ -59,14 +58,12 @@ def _rounded(step: Step) -> str:
     )
 
 
-def _solve(
-    step: Step, difference: Difference, records: Sequence[StepRecord], ranks: Sequence[int]
-) -> Claim:
-    """Explain the part of the gradient that some ranks hold."""
+def _solve(step: Step, difference: Difference, stages: Sequence[int]) -> Claim:
+    """Explain the part of the gradient that some stages hold."""
     assert difference.bound is not None
 
     def held(values: Tensor) -> Tensor:
-        return torch.cat([values[..., step.spans[rank]] for rank in ranks], dim=-1).double()
+        return torch.cat([values[..., step.spans[stage]] for stage in stages], dim=-1).double()
 
     columns = held(step.columns.gradients)
     earlier = []
@@ -79,7 +76,7 @@ def _solve(
         difference.bound.norm,
         shares=shares,
         earlier=earlier,
-        permuted=(held(sum_) for sum_ in _permuted(step, records)),
+        permuted=(held(sum_) for sum_ in _permuted(step)),
     )
 
 
@@ -100,17 +97,19 @@ def _not_finite(step: Step) -> int:
     return max(bad)
 
 
-def _permuted(step: Step, records: Sequence[StepRecord]) -> Iterator[Tensor]:
+def _permuted(step: Step) -> Iterator[Tensor]:
     """Give the gradients that the batch would have with its targets in another order.
 
     First with the targets as the last stage was really given them, then with likely orders.
     """
     reference, rows = step.reference, step.partition.rows
-    own = reference.model.targets.tolist()
-    given = _as_given(step, records)
-    if given is not None and given != [tuple(own[row] for row in r) for r in rows]:
+    targets = reference.model.targets
+    own = [targets[list(chosen)] for chosen in rows]
+    given = _as_given(step, own)
+    if given is not None and not all(map(torch.equal, given, own)):
         yield reference.columns(rows, given).gradients.sum(dim=0)
-    yield reference.columns(rows, _reversed(own, rows)).gradients.sum(dim=0)
+    turned = targets.flip(0)
+    yield reference.columns(rows, [turned[list(r)] for r in rows]).gradients.sum(dim=0)
     if len({len(r) for r in rows}) > 1:
         return
     count = len(rows)
@@ -119,8 +118,7 @@ def _permuted(step: Step, records: Sequence[StepRecord]) -> Iterator[Tensor]:
     def part(place: int, source: int) -> Tensor:
         key = (place, source)
         if key not in cache:
-            targets = [tuple(own[row] for row in rows[source])]
-            cache[key] = reference.columns([rows[place]], targets).gradients[0]
+            cache[key] = reference.columns([rows[place]], [own[source]]).gradients[0]
         return cache[key]
 
     for order in _orders(count):
@@ -138,18 +136,15 @@ def _orders(count: int) -> Iterator[tuple[int, ...]]:
         yield straight[shift:] + straight[:shift]
 
 
-def _as_given(step: Step, records: Sequence[StepRecord]) -> list[tuple[int, ...]] | None:
-    """Return the targets that each microbatch met on the last stage, None where not known."""
-    last = records[-1]
-    places = [step.partition.column_of.get(m) for m in last.forwards]
-    known = dict(zip(places, last.aimed, strict=False))
-    found: list[tuple[int, ...]] = []
-    for place, rows in enumerate(step.partition.rows):
-        if place not in known or len(known[place]) != len(rows):
+def _as_given(step: Step, own: Sequence[Tensor]) -> list[Tensor] | None:
+    """Return the targets that each microbatch met on a last stage, None where not known."""
+    known: dict[int | None, tuple[int, ...]] = {}
+    for last in step.lasts:
+        places = [step.partition.column_of.get(m) for m in last.forwards]
+        known |= zip(places, last.aimed, strict=False)
+    found: list[Tensor] = []
+    for place, right in enumerate(own):
+        if place not in known or len(known[place]) != right.numel():
             return None
-        found.append(known[place])
+        found.append(torch.tensor(known[place], dtype=right.dtype).view_as(right))
     return found
-
-
-def _reversed(own: Sequence[int], rows: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    return [tuple(own[len(own) - 1 - row] for row in chosen) for chosen in rows]

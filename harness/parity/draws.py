@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.parity.reference import gradient_only, initial
+from harness.parity.reference import initial
 from pipeline.model import Workload
 
 BEYOND = 4096  # how many numbers are looked through after those that the whole model takes
@@ -78,7 +78,7 @@ def origin_of(weight: Tensor, workload: Workload, expected: int, world: int) -> 
 
 def _starts(workload: Workload) -> list[int]:
     """Return how many numbers the monolith takes before each layer, and for all of them."""
-    parameters = initial(gradient_only(workload)).parameters
+    parameters = initial(workload).parameters
     sizes = [parameter.numel() for parameter in parameters]
     layers = [w + b for w, b in zip(sizes[::2], sizes[1::2], strict=True)]
     return [0, *accumulate(layers)]

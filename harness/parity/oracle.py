@@ -1,6 +1,6 @@
-"""The ladder of oracles: which numbers of which step and rank differ from the monolith's.
+"""The ladder of oracles: which numbers of which step and stage differ from the monolith's.
 
-Each step is compared at the parameters that the ranks really had before it, so that one step's
+Each step is compared at the parameters that the stages really had before it, so that one step's
 fault is not blamed on the next: the gradient with the reference's at those parameters, and the
 parameters after the update with what the optimizer makes of the gradients that the ranks had.
 """
@@ -18,40 +18,56 @@ from torch import Tensor
 from harness.parity import bounds
 from harness.parity.bounds import Bound
 from harness.parity.reference import Columns, Reference, step_at
-from harness.parity.results import StepRecord, StepResult, unpack
+from harness.parity.results import Chain, StepRecord, StepResult, chains, unpack
 from harness.parity.rows import Partition, partition
 from harness.parity.shadow import Shadow
-from pipeline.model import Workload
+from pipeline.model import Training
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step's evidence: what the reference computes, and what the ranks had."""
+    """One step's evidence: what the reference computes, and what the stages had.
+
+    The values are those of one whole model, stage after stage: of one chain.
+    """
 
     number: int
     reference: Reference
     columns: Columns
     partition: Partition
-    order: tuple[int, ...]  # of the last stage's backwards, as places in the partition
-    right: Tensor  # (values,): the gradient, accumulated in each rank's own order
-    observed: Tensor  # (values,): over all ranks, in order
-    spans: tuple[slice, ...]  # per rank, its part of the values
+    orders: tuple[tuple[int, ...], ...]
+    """Of each direction the places in the partition that its last stage did, in its order."""
+    right: Tensor  # (values,): the gradient, accumulated in each stage's own order
+    observed: Tensor  # (values,): over all stages, in order
+    spans: tuple[slice, ...]  # per stage, its part of the values
     absent: frozenset[int]  # parameters without any gradient
-    backwards: tuple[tuple[int, ...], ...] = ()  # per rank, places in the partition
+    records: tuple[StepRecord, ...]  # per stage
+    lasts: tuple[StepRecord, ...]  # of each direction
+    backwards: tuple[tuple[int, ...], ...] = ()  # per stage, places in the partition
 
     @property
     def sizes(self) -> list[int]:
         """How many values each parameter has."""
         return self.reference.sizes
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The places of all microbatches, one direction's after the other's."""
+        return tuple(place for order in self.orders for place in order)
+
+    def loss(self) -> float:
+        """Return the batch's mean loss, added up as the last stages do."""
+        losses = [self.columns.loss(order) for order in self.orders]
+        return float(sum(losses[1:], start=losses[0]))
+
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing that differs: in which step, on which ranks, by how much."""
+    """The first thing that differs: in which step, on which stages of a chain, by how much."""
 
     what: Literal["loss", "gradient", "parameter"]
     step: int
-    ranks: tuple[int, ...]
+    stages: tuple[int, ...]
     parameter: int = 0  # on the lowest stage that differs, the first one
     error: float = 0.0  # the largest, relative
     expected: float = math.nan
@@ -61,6 +77,12 @@ class Difference:
     bound: Bound | None = None
     evidence: Step | None = None
     earlier: tuple[Step, ...] = ()
+    chain: Chain = ()
+    """The stages that were compared."""
+    chains: tuple[Chain, ...] = ()
+    """Those of each direction."""
+    others: tuple[Difference, ...] = ()
+    """Of other directions in the same step, where their gradients differ as well."""
 
 
 @dataclass
@@ -79,71 +101,125 @@ class Verdict:
 
 
 def compare(
-    workload: Workload, chunks: int, results: Sequence[StepResult], *, exact: bool
+    workload: Training, chunks: int, results: Sequence[StepResult], *, exact: bool
 ) -> Verdict:
-    """Compare every rank's steps with the monolith's; stops at the first step that differs.
+    """Compare every stage's steps with the monolith's; stops at the first step that differs.
 
-    ``results`` are all ranks', in order, and their parameters start as the monolith's. ``exact``
-    demands equal bits (the built-in schedules under our executor); without it, equal bits are
-    only counted.
+    ``results`` are all ranks', in order, and their parameters start as the monolith's. Of two
+    directions each is compared, with the gradient of both. ``exact`` demands equal bits (the
+    built-in schedules under our executor); without it, equal bits are only counted.
     """
     verdict = Verdict()
-    dtype = workload.dtype
-    spans = _spans(results)
-    before = torch.cat([unpack(result.initial, dtype) for result in results])
-    shadow = Shadow(workload, before)
-    for number in range(min(len(result.steps) for result in results)):
-        records = [result.steps[number] for result in results]
-        step = _evidence(workload, chunks, number, before, records, results, spans)
-        if not bool(torch.isfinite(step.columns.gradients).all()):
+    directions = [_Followed(workload, chain) for chain in chains(results)]
+    for number in range(min(len(s.steps) for one in directions for s in one.chain)):
+        firsts = [one.chain[0].steps[number] for one in directions]
+        cut = partition(workload.batch, chunks, firsts)
+        shares = cut.shares(firsts)
+        steps = [one.evidence(number, cut, shares, directions) for one in directions]
+        if not bool(torch.isfinite(steps[0].columns.gradients).all()):
             return verdict  # the reference itself diverges: nothing can be said
-        found = _numbers(step, records[-1].loss, verdict, exact)
-        if found is None:
-            after = torch.cat([unpack(record.parameters, dtype) for record in records])
-            error = shadow.advance(step.observed, step.absent, after)
-            found = _worst("parameter", step, error, shadow.bound)
-            before = after
-        if found is not None:
-            verdict.difference = replace(found, evidence=step, earlier=tuple(verdict.steps))
+        found = [_numbers(s, s.records[-1].loss, verdict, exact) for s in steps]
+        if not any(found):
+            for place, (one, step) in enumerate(zip(directions, steps, strict=True)):
+                error = one.advance(step)
+                found[place] = _worst("parameter", step, error, one.shadow.bound)
+        if any(found):
+            verdict.difference = _first(found, directions, steps)
             return verdict
-        verdict.steps.append(step)
+        for one, step in zip(directions, steps, strict=True):
+            one.steps.append(step)
+    verdict.steps = directions[0].steps
     return verdict
 
 
-def _evidence(
-    workload: Workload,
-    chunks: int,
-    number: int,
-    before: Tensor,
-    records: Sequence[StepRecord],
-    results: Sequence[StepResult],
-    spans: tuple[slice, ...],
-) -> Step:
-    cut = partition(workload.batch, chunks, records[0])
-    reference, columns = step_at(workload, before, cut.rows)
-    sums = {o: columns.accumulated(o) for o in {tuple(cut.order(r.backwards)) for r in records}}
-    right = torch.cat(
-        [
-            sums[tuple(cut.order(record.backwards))][span]
-            for record, span in zip(records, spans, strict=True)
-        ]
-    )
-    absent, first = set(), 0
-    for record, result in zip(records, results, strict=True):
-        absent |= {first + place for place in record.absent}
-        first += len(result.layout)
-    observed = torch.cat([unpack(record.gradient, workload.dtype) for record in records])
-    order = tuple(cut.order(records[-1].backwards))
-    return Step(
-        *(number, reference, columns, cut, order, right, observed, spans, frozenset(absent)),
-        tuple(cut.seen(record.backwards) for record in records),
-    )
+def _first(
+    found: Sequence[Difference | None], directions: Sequence[_Followed], steps: Sequence[Step]
+) -> Difference:
+    """Return the first difference, of gradients with those of the other directions."""
+    every = tuple(one.chain for one in directions)
+    told = [
+        replace(at, evidence=step, earlier=tuple(one.steps), chain=one.chain, chains=every)
+        for at, one, step in zip(found, directions, steps, strict=True)
+        if at is not None
+    ]
+    gradients = [one for one in told if one.what == "gradient" and not one.within_tolerance]
+    if not gradients:
+        return told[0]
+    return replace(gradients[0], others=tuple(gradients[1:]))
+
+
+class _Followed:
+    """One chain of stages, step by step beside the monolith."""
+
+    def __init__(self, workload: Training, chain: Chain) -> None:
+        self.chain = chain
+        self.steps: list[Step] = []
+        self._workload = workload
+        self._spans = _spans(chain)
+        self._before = torch.cat([unpack(stage.initial, workload.dtype) for stage in chain])
+        self.shadow = Shadow(workload, self._before, chain)
+
+    def evidence(
+        self,
+        number: int,
+        cut: Partition,
+        shares: Sequence[Sequence[int]],
+        directions: Sequence[_Followed],
+    ) -> Step:
+        """Put together what the step had, and what it should have: of all directions' work."""
+        dtype = self._workload.dtype
+        reference, columns = step_at(self._workload, self._before, cut.rows)
+        sums: dict[tuple[int, ...], Tensor] = {}
+
+        def accumulated(record: StepRecord, share: Sequence[int]) -> Tensor:
+            order = cut.order(record.weights, share)
+            if order not in sums:
+                sums[order] = columns.accumulated(order)
+            return sums[order]
+
+        parts = []
+        for place, span in enumerate(self._spans):
+            halves = [
+                accumulated(one.chain[place].steps[number], share)[span]
+                for one, share in zip(directions, shares, strict=True)
+                if share
+            ]
+            parts.append(sum(halves[1:], start=halves[0]))
+        records = tuple(stage.steps[number] for stage in self.chain)
+        lasts = tuple(one.chain[-1].steps[number] for one in directions)
+        absent, first = set(), 0
+        for record, stage in zip(records, self.chain, strict=True):
+            absent |= {first + place for place in record.absent}
+            first += len(stage.layout)
+        orders = [cut.order(r.backwards, share) for r, share in zip(lasts, shares, strict=True)]
+        return Step(
+            number=number,
+            reference=reference,
+            columns=columns,
+            partition=cut,
+            orders=tuple(orders),
+            right=torch.cat(parts),
+            observed=torch.cat([unpack(record.gradient, dtype) for record in records]),
+            spans=self._spans,
+            absent=frozenset(absent),
+            records=records,
+            lasts=lasts,
+            backwards=tuple(cut.seen(record.weights) for record in records),
+        )
+
+    def advance(self, step: Step) -> Tensor:
+        """Go on to the parameters after a step; return each one's error, (parameters,)."""
+        dtype = self._workload.dtype
+        after = torch.cat([unpack(record.parameters, dtype) for record in step.records])
+        error = self.shadow.advance(step.observed, step.absent, after)
+        self._before = after
+        return error
 
 
 def _numbers(step: Step, loss: float | None, verdict: Verdict, exact: bool) -> Difference | None:
     """Compare a step's gradient, then its loss."""
     same = torch.equal(step.right, step.observed)
-    same_loss = loss is None or float(step.columns.loss(step.order)) == loss
+    same_loss = loss is None or step.loss() == loss
     verdict.losses += loss is not None
     if same and same_loss:
         return None
@@ -159,9 +235,10 @@ def _numbers(step: Step, loss: float | None, verdict: Verdict, exact: bool) -> D
         return None
     if same:
         assert loss is not None
-        expected = float(step.columns.loss(step.order))
         last = len(step.spans) - 1
-        return Difference("loss", step.number, (last,), 0, 0.0, expected, loss, True, bound=bound)
+        return Difference(
+            "loss", step.number, (last,), 0, 0.0, step.loss(), loss, True, bound=bound
+        )
     error = _errors(step, step.right)
     found = _worst("gradient", step, error, torch.zeros_like(error))
     assert found is not None
@@ -169,14 +246,17 @@ def _numbers(step: Step, loss: float | None, verdict: Verdict, exact: bool) -> D
 
 
 def _left_out(step: Step) -> Difference | None:
-    """Return the difference where ranks went backward through some of the microbatches only.
+    """Return the difference where stages went backward through some of the microbatches only.
 
     That they left others out may stay within the bound of a low precision. It is certain where
-    what they have is, bit for bit, the sum of those that they did.
+    what they have is, bit for bit, the sum of those that they did. Of two directions that cannot
+    be seen: what a stage has is summed with another's.
     """
+    if len(step.orders) > 1:
+        return None
     everything = set(range(len(step.partition.rows)))
-    ranks, missing = [], set[int]()
-    for rank, (places, span) in enumerate(zip(step.backwards, step.spans, strict=True)):
+    stages, missing = [], set[int]()
+    for stage, (places, span) in enumerate(zip(step.backwards, step.spans, strict=True)):
         left = everything - set(places)
         if not left or not places or len(set(places)) < len(places):
             continue
@@ -184,15 +264,15 @@ def _left_out(step: Step) -> Difference | None:
         if torch.equal(observed, step.right[span]):
             continue
         if torch.equal(observed, step.columns.accumulated(places)[span]):
-            ranks.append(rank)
+            stages.append(stage)
             missing |= left
-    if not ranks:
+    if not stages:
         return None
     error = _errors(step, step.right)
-    first = next(p for p in range(len(step.sizes)) if step_rank(step, p) == ranks[0])
+    first = next(p for p in range(len(step.sizes)) if step_stage(step, p) == stages[0])
     worst = float(error.max())
     left_out = tuple(sorted(missing))
-    return Difference("gradient", step.number, tuple(ranks), first, worst, left_out=left_out)
+    return Difference("gradient", step.number, tuple(stages), first, worst, left_out=left_out)
 
 
 def _gradient(step: Step, bound: Bound) -> Difference | None:
@@ -211,7 +291,7 @@ def _errors(step: Step, right: Tensor) -> Tensor:
 
 
 def _loss(step: Step, bound: Bound, got: float) -> Difference | None:
-    expected = float(step.columns.loss(step.order))
+    expected = step.loss()
     error = abs(got - expected) / max(1.0, abs(expected))
     if error <= bound.loss:
         return None
@@ -226,24 +306,24 @@ def _worst(
     outside = ~(error <= bound)
     if not bool(outside.any()):
         return None
-    ranks = sorted({step_rank(step, int(place)) for place in outside.nonzero().reshape(-1)})
+    stages = sorted({step_stage(step, int(place)) for place in outside.nonzero().reshape(-1)})
     worst = error[outside].max() if bool(torch.isfinite(error).all()) else torch.tensor(math.inf)
     first = int(outside.nonzero()[0])
-    return Difference(what, step.number, tuple(ranks), first, float(worst))
+    return Difference(what, step.number, tuple(stages), first, float(worst))
 
 
-def step_rank(step: Step, parameter: int) -> int:
-    """Return the rank that holds one of the monolith's parameters."""
+def step_stage(step: Step, parameter: int) -> int:
+    """Return the stage that holds one of the monolith's parameters."""
     start = sum(step.sizes[:parameter])
-    for rank, span in enumerate(step.spans):
+    for stage, span in enumerate(step.spans):
         if span.start <= start < span.stop:
-            return rank
-    raise AssertionError(f"parameter {parameter} is on no rank")
+            return stage
+    raise AssertionError(f"parameter {parameter} is on no stage")
 
 
-def _spans(results: Sequence[StepResult]) -> tuple[slice, ...]:
+def _spans(chain: Chain) -> tuple[slice, ...]:
     spans, start = [], 0
-    for result in results:
-        spans.append(slice(start, start + result.size))
-        start += result.size
+    for stage in chain:
+        spans.append(slice(start, start + stage.size))
+        start += stage.size
     return tuple(spans)

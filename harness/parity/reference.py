@@ -14,9 +14,8 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from pipeline.model import Monolith, Workload, copy_module, loss_weight
+from pipeline.model import Training, Whole, Workload, loss_weight
 
 Rows = tuple[int, ...]
 """The samples of the batch that a microbatch is made of."""
@@ -61,24 +60,31 @@ def one_thread() -> Iterator[None]:
 
 
 class Reference:
-    """The monolith of a workload, its parameters set to ``values`` (default: the seed's)."""
+    """A model in one process, its parameters set to ``values`` (default: those it starts with)."""
 
-    def __init__(self, workload: Workload, values: Tensor | None = None) -> None:
+    def __init__(self, workload: Training, values: Tensor | None = None) -> None:
         with one_thread():
-            self.model = Monolith(workload)
-        self.workload = workload
-        self.parameters = list(self.model.parameters())
+            self._take(workload.whole(), workload)
         if values is not None:
             self.set(values)
 
+    def _take(self, model: Whole, workload: Training) -> None:
+        self.model = model
+        self.workload = workload
+        self.parameters = list(model.parameters())
+        self._known: dict[tuple[Rows, ...], Columns] = {}
+
+    def copy(self, dtype: torch.dtype) -> Reference:
+        """Copy it in that dtype; cheaper than building it again."""
+        twin = Reference.__new__(Reference)
+        twin._take(self.model.copy(dtype), self.workload)
+        return twin
+
     def at(self, values: Tensor) -> Reference:
-        """Return a copy with its parameters at ``values``; cheaper than building the seed again."""
-        copy = Reference.__new__(Reference)
-        copy.model = copy_module(self.model)
-        copy.workload = self.workload
-        copy.parameters = list(copy.model.parameters())
-        copy.set(values)
-        return copy
+        """Return a copy with its parameters at ``values``."""
+        twin = self.copy(self.workload.dtype)
+        twin.set(values)
+        return twin
 
     @property
     def sizes(self) -> list[int]:
@@ -92,16 +98,15 @@ class Reference:
     @torch.no_grad()
     def set(self, values: Tensor) -> None:
         """Set every parameter."""
-        parts = values.to(self.workload.dtype).split(self.sizes)
-        for parameter, part in zip(self.parameters, parts, strict=True):
+        for parameter, part in zip(self.parameters, values.split(self.sizes), strict=True):
             parameter.copy_(part.view_as(parameter))
 
-    def columns(self, rows: Sequence[Rows], targets: Sequence[Rows] | None = None) -> Columns:
-        """Run each microbatch alone; ``targets`` (class indices) replace the batch's own."""
+    def columns(self, rows: Sequence[Rows], targets: Sequence[Tensor] | None = None) -> Columns:
+        """Run each microbatch alone; ``targets``, one tensor each, replace the batch's own."""
         losses, gradients, weights = [], [], []
         with one_thread():
             for place, chosen in enumerate(rows):
-                given = None if targets is None else torch.tensor(targets[place])
+                given = None if targets is None else targets[place]
                 loss, weight, gradient = self._microbatch(chosen, given)
                 losses.append(loss)
                 weights.append(weight)
@@ -110,6 +115,12 @@ class Reference:
             tuple(rows), torch.stack(losses), torch.stack(weights), torch.stack(gradients)
         )
 
+    def columns_once(self, rows: tuple[Rows, ...]) -> Columns:
+        """Return the same, kept for the next time: the parameters must not change."""
+        if rows not in self._known:
+            self._known[rows] = self.columns(rows)
+        return self._known[rows]
+
     def whole(self) -> tuple[Tensor, Tensor]:
         """Return the whole batch's loss and gradient (oracle 2)."""
         with one_thread():
@@ -117,43 +128,43 @@ class Reference:
         return loss, gradient
 
     def _microbatch(self, rows: Rows, targets: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        model = self.model
-        if rows == tuple(range(rows[0], rows[0] + len(rows))):  # a view, as the pipeline takes it
-            inputs, own = (t[rows[0] : rows[-1] + 1] for t in (model.inputs, model.targets))
-        else:
-            inputs, own = model.inputs[list(rows)], model.targets[list(rows)]
-        loss = F.cross_entropy(model(inputs), own if targets is None else targets)
+        loss = self.model.loss_of(samples(rows), targets)
         weight = loss_weight(loss, len(rows), self.workload.batch)
-        gradients = torch.autograd.grad(loss, self.parameters, weight)
-        return loss.detach(), weight, torch.cat([g.reshape(-1) for g in gradients])
+        return loss.detach(), weight, self.model.gradient(loss, weight, self.parameters)
+
+
+def samples(rows: Rows) -> slice | list[int]:
+    """Return what selects these rows: a view where they follow each other, as pipelines take it."""
+    following = rows == tuple(range(rows[0], rows[0] + len(rows)))
+    return slice(rows[0], rows[-1] + 1) if following else list(rows)
 
 
 def step_at(
-    workload: Workload, values: Tensor, rows: tuple[Rows, ...]
+    workload: Training, values: Tensor, rows: tuple[Rows, ...]
 ) -> tuple[Reference, Columns]:
     """Return the monolith with its parameters at ``values``, and the columns there.
 
     The seed's own values come from a cache: every case's first step is at them.
     """
-    plain = gradient_only(workload)
-    start = initial(plain)
+    start = initial(workload)
     if torch.equal(start.values(), values):
-        return start, _initial_columns(plain, rows)
+        return start, start.columns_once(rows)
     reference = start.at(values)
     return reference, reference.columns(rows)
 
 
-def gradient_only(workload: Workload) -> Workload:
-    """Return the workload without what changes no gradient, so that cases share references."""
-    return replace(workload, lr=0.0, optimizer="sgd")
+def initial(workload: Training) -> Reference:
+    """Return the monolith as it starts; shared, so its parameters must not be changed."""
+    if isinstance(workload, Workload):  # without what changes no gradient: cases share it
+        return _initial(replace(workload, lr=0.0, optimizer="sgd"))
+    return _initial_of_users(workload)
 
 
 @lru_cache(maxsize=64)
-def initial(workload: Workload) -> Reference:
-    """Return the monolith as it starts; shared, so its parameters must not be changed."""
+def _initial(workload: Workload) -> Reference:
     return Reference(workload)
 
 
-@lru_cache(maxsize=128)
-def _initial_columns(workload: Workload, rows: tuple[Rows, ...]) -> Columns:
-    return initial(workload).columns(rows)
+@lru_cache(maxsize=2)  # may be large
+def _initial_of_users(workload: Training) -> Reference:
+    return Reference(workload)

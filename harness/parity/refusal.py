@@ -16,11 +16,17 @@ from pipeline.plan import PlanError
 _SHAPE_CHECKS = ("pipeline.model", "pipeline.plan", "pipeline.schedules", "pipeline.lower")
 
 
+class RefusedShapeError(ValueError):
+    """A class of torch's, or made of torch's, cannot be made for this shape."""
+
+
 def is_refusal(error: ValueError) -> bool:
     """Whether a ``raise`` of the target's own did it, or the model's and plan's checks of shapes.
 
     One from a builtin (``list.index``, an unpacking, ``int("x")``) is an error in the target.
     """
+    if isinstance(error, RefusedShapeError):
+        return True
     if isinstance(error, PlanError) or error.__traceback__ is None:
         return False
     at = error.__traceback__
@@ -30,6 +36,14 @@ def is_refusal(error: ValueError) -> bool:
     if any(module == name or module.startswith(name + ".") for name in _SHAPE_CHECKS):
         return True
     return Frames().kind(at.tb_frame.f_code) is None and _is_raise_statement(at)
+
+
+def is_raised(error: BaseException) -> bool:
+    """Whether a ``raise`` statement did it, and no builtin."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and _is_raise_statement(at)
 
 
 def _is_raise_statement(at: TracebackType) -> bool:

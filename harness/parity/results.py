@@ -35,7 +35,7 @@ def unpack(data: bytes, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step on one rank. Microbatches are numbered as this rank's forwards number them."""
+    """One step of one stage. Microbatches are numbered as its forwards number them."""
 
     gradient: bytes
     parameters: bytes  # after the optimizer's update
@@ -43,8 +43,10 @@ class StepRecord:
     loss: float | None = None
     loss_type: str | None = None  # what was returned where it is not a number
     forwards: tuple[int, ...] = ()  # microbatches in the order of their forwards
-    backwards: tuple[int, ...] = ()  # and of their backwards
+    backwards: tuple[int, ...] = ()  # and of their backwards, of a split one I
+    weights: tuple[int, ...] = ()  # and in which they were added to the parameters' gradients
     fed: tuple[tuple[int, ...] | None, ...] = ()  # first stage: rows of the batch, per forward
+    unlike: tuple[int, ...] = ()  # of several inputs, those that were none of the batch's samples
     aimed: tuple[tuple[int, ...], ...] = ()  # last stage: the targets, per forward
 
 
@@ -72,20 +74,46 @@ class PlanProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class StageResult:
+    """What one stage computed on its rank."""
+
+    rank: int
+    number: int  # as the plan has it
+    slice: int  # of the model; two directions have each twice
+    layout: tuple[tuple[str, tuple[int, ...]], ...] = ()  # parameters: name, shape
+    initial: bytes = b""
+    steps: tuple[StepRecord, ...] = ()
+    built_at: Frame | None = None  # the user's function that made the stage
+
+    @property
+    def size(self) -> int:
+        """How many parameter values this stage holds."""
+        return sum(math.prod(shape) for _, shape in self.layout)
+
+
+@dataclass(frozen=True, slots=True)
 class StepResult:
     """What one rank computed, or why it computed nothing."""
 
     rank: int
-    layout: tuple[tuple[str, tuple[int, ...]], ...] = ()  # parameters: name, shape
-    initial: bytes = b""
-    steps: tuple[StepRecord, ...] = ()
-    built_at: Frame | None = None  # the user's build_stage, where it made the stage
+    stages: tuple[StageResult, ...] = ()  # in the order of their numbers
     refused: Raised | None = None
     unloadable: Raised | None = None
     problems: tuple[PlanProblem, ...] = field(default=())
     plan_error: str = ""
 
     @property
-    def size(self) -> int:
-        """How many parameter values this rank holds."""
-        return sum(math.prod(shape) for _, shape in self.layout)
+    def ran(self) -> bool:
+        """Whether it has the numbers of any step."""
+        return bool(self.stages) and all(stage.steps for stage in self.stages)
+
+
+Chain = tuple[StageResult, ...]
+"""The stages that are the whole model once, in its order."""
+
+
+def chains(results: Iterable[StepResult]) -> tuple[Chain, ...]:
+    """Put the stages of all ranks in the model's order: once, or for each of two directions."""
+    stages = sorted((s for result in results for s in result.stages), key=lambda s: s.number)
+    depth = 1 + max(stage.slice for stage in stages)
+    return tuple(tuple(stages[at : at + depth]) for at in range(0, len(stages), depth))

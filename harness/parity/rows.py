@@ -25,11 +25,23 @@ class Partition:
         """Translate backwards to the places that are known of them, in their order."""
         return tuple(self.column_of[m] for m in microbatches if m in self.column_of)
 
-    def order(self, microbatches: Sequence[int]) -> list[int]:
-        """Translate backwards, as a rank numbers them, to places; all, in order, if unusable."""
-        places = list(self.seen(microbatches))
-        usable = sorted(places) == list(range(len(self.rows)))
-        return places if usable else list(range(len(self.rows)))
+    def order(self, microbatches: Sequence[int], expected: Sequence[int]) -> tuple[int, ...]:
+        """Translate backwards, as a stage numbers them, to places; the expected if unusable."""
+        places = self.seen(microbatches)
+        return places if sorted(places) == sorted(expected) else tuple(expected)
+
+    def shares(self, firsts: Sequence[StepRecord]) -> list[tuple[int, ...]]:
+        """Tell which places each direction is to do, by what its first stage was given.
+
+        Whatever no one was given is the last one's.
+        """
+        left = list(range(len(self.rows)))
+        shares = []
+        for first in firsts[:-1]:
+            mine = sorted(set(self.seen(first.forwards)) & set(left))
+            left = [place for place in left if place not in mine]
+            shares.append(tuple(mine))
+        return [*shares, tuple(left)]
 
 
 def by_size(batch: int, chunks: int) -> Partition:
@@ -39,19 +51,22 @@ def by_size(batch: int, chunks: int) -> Partition:
     return Partition(rows, {k: k for k in range(len(rows))})
 
 
-def partition(batch: int, chunks: int, first: StepRecord) -> Partition:
+def partition(batch: int, chunks: int, firsts: Sequence[StepRecord]) -> Partition:
     """Cut the batch as the step did; as the executor would, where that cannot be told.
 
-    Samples that no forward was given are microbatches of their own: their gradient is missing.
+    ``firsts`` are the first stages', one of each direction. Samples that no forward was given are
+    microbatches of their own: their gradient is missing.
     """
-    fed = [rows for rows in first.fed if rows is not None]
+    given = [rows for first in firsts for rows in first.fed]
+    fed = [rows for rows in given if rows is not None]
     taken = sorted(row for rows in set(fed) for row in rows)
-    if not fed or len(fed) < len(first.fed) or len(set(taken)) < len(taken):
+    if not fed or len(fed) < len(given) or len(set(taken)) < len(taken):
         return by_size(batch, chunks)
     rest = _runs([row for row in range(batch) if row not in set(taken)])
     rows = tuple(sorted({*fed, *rest}))
     places = {chosen: place for place, chosen in enumerate(rows)}
-    column_of = {m: places[r] for m, r in zip(first.forwards, fed, strict=True)}
+    numbers = [microbatch for first in firsts for microbatch in first.forwards]
+    column_of = {m: places[r] for m, r in zip(numbers, fed, strict=True)}
     return Partition(rows, column_of, tuple(places[r] for r in rest))
 
 

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+from itertools import islice
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from harness.parity import bounds
-from harness.parity.reference import gradient_only, initial, one_thread
+from harness.parity.reference import one_thread
+from harness.parity.results import Chain
 from harness.warm import warm_torch
-from pipeline.model import Workload, make_optimizer
+from pipeline.model import Training, Workload
 
 
 class Shadow:
     """The ranks' parameters and optimizer state, updated beside them step by step."""
 
-    def __init__(self, workload: Workload, values: Tensor) -> None:
-        self._reference = initial(gradient_only(workload)).at(values)
-        self._parameters = self._reference.parameters
+    def __init__(self, workload: Training, values: Tensor, chain: Chain) -> None:
+        self._parameters: list[nn.Parameter] = []
+        ranks: dict[int, list[nn.Parameter]] = {}
+        shapes = [shape for stage in chain for _, shape in stage.layout]
+        self._sizes = [math.prod(shape) for shape in shapes]
+        parts = iter(zip(values.split(self._sizes), shapes, strict=True))
+        for stage in chain:
+            held = ranks.setdefault(stage.rank, [])
+            for part, shape in islice(parts, len(stage.layout)):
+                held.append(nn.Parameter(part.clone().view(shape)))
+            self._parameters += held[len(held) - len(stage.layout) :]
         warm_torch()
-        self._optimizer = make_optimizer(workload, self._parameters)
+        if isinstance(workload, Workload):  # elementwise: all at once comes to the same
+            ranks = {0: self._parameters}
+        self._optimizers = [workload.optimizer_for(held) for held in ranks.values() if held]
         # The same elementwise operations on the same values: bitwise the same here, a few roundings
         # apart on another device; below float32 kernels compute in float32 and round once.
         precision = torch.finfo(workload.dtype)
@@ -33,17 +46,20 @@ class Shadow:
         ``gradient`` and ``after`` are (values,); parameters in ``absent`` have no gradient.
         Errors are relative to each parameter's largest value.
         """
-        sizes = self._reference.sizes
+        sizes = self._sizes
         parts = gradient.split(sizes)
         for place, (parameter, part) in enumerate(zip(self._parameters, parts, strict=True)):
             parameter.grad = None if place in absent else part.clone().view_as(parameter)
         with one_thread():
-            self._optimizer.step()
-        expected = self._reference.values()
+            for optimizer in self._optimizers:
+                optimizer.step()
+        expected = torch.cat([p.detach().reshape(-1) for p in self._parameters])
         scale = torch.maximum(bounds.largest(expected, sizes), bounds.largest(after, sizes))
         error = bounds.relative(expected.double() - after.double(), scale, sizes)
         same_nan = torch.isnan(expected) == torch.isnan(after)
         if bool(same_nan.all()) and not bool(torch.isfinite(expected).all()):
             error = torch.nan_to_num(error, nan=0.0)
-        self._reference.set(after)
+        with torch.no_grad():
+            for parameter, part in zip(self._parameters, after.split(sizes), strict=True):
+                parameter.copy_(part.view_as(parameter))
         return error

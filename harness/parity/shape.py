@@ -7,7 +7,9 @@ from dataclasses import replace
 import torch
 
 from harness.case import Case
+from harness.targets import Target
 from pipeline.model import Workload
+from pipeline.own_model import OwnWorkload, Parts
 
 DTYPES: dict[str, torch.dtype] = {
     "float64": torch.float64,
@@ -65,3 +67,25 @@ def own_stage_workload(workload: Workload) -> Workload:
     which is all that a user's own code can be asked to reproduce.
     """
     return replace(workload, kind="seed", classes=CLASSES["seed"])
+
+
+def users_workload(target: Target, parts: Parts, case: Case, stages: int) -> OwnWorkload:
+    """Return the workload of a case whose model is the user's own, cut into so many stages.
+
+    In float32 where the model runs in nothing else.
+    """
+    alone = "dtype" in target.without
+    case = complete(case.with_(dtype="float32") if alone else case)
+    assert case.batch
+    assert case.dtype
+    assert case.optimizer
+    return OwnWorkload(
+        parts=parts,
+        stages=stages,
+        batch=case.batch,
+        dtype=DTYPES[case.dtype],
+        seed=case.seed,
+        lr=LEARNING_RATE[case.optimizer],
+        optimizer=case.optimizer,
+        runs_in_float64=not alone,
+    )

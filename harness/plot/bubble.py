@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.plot.causes import Causes
-from harness.plot.placed import Placed
-from pipeline.actions import Action, Kind
+from harness.plot.placed import Placed, Step
+from pipeline.actions import Action
+from pipeline.coded import COMMS, FORWARD, PAIR, SEND_F
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +41,43 @@ class Sources:
 
 def sources(placed: Placed, causes: Causes, rank: int) -> Sources:
     """Split a rank's idle time by what it waits for."""
+    row, spans = placed.plan.coded.rows[rank], placed.spans[rank]
     before, start_up = 0.0, 0.0
     waited = {True: 0.0, False: 0.0}
-    longest: Wait | None = None
+    longest, at_longest, cause_of_longest = 0.0, 0, (0, 0)
     computed = False
-    for at, (action, (start, end)) in enumerate(placed.running(rank)):
+    for at, (start, end) in enumerate(spans):
         if start > before and not computed:
             start_up += start - before
         elif start > before and (cause := causes.of((rank, at))) is not None:
-            needed = placed.action(cause)
-            waited[_is_forward(action, needed)] += start - before
-            if longest is None or start - before > longest.length:
-                longest = Wait(round(start - before, 9), action, needed)
-        computed |= action.kind.is_compute
+            waited[_is_forward(placed, rank, at, cause)] += start - before
+            if start - before > longest:
+                longest, at_longest, cause_of_longest = start - before, at, cause
+        computed = computed or row.kinds[at] not in COMMS
         before = end
+    wait = None
+    if longest:
+        action, needed = placed.action((rank, at_longest)), placed.action(cause_of_longest)
+        wait = Wait(round(longest, 9), action, needed)
     return Sources(
         round(start_up, 9),
         round(waited[True], 9),
         round(waited[False], 9),
         round(placed.makespan - before, 9),
-        longest,
+        wait,
     )
 
 
-def _is_forward(action: Action, needed: Action) -> bool:
+def _is_forward(placed: Placed, rank: int, at: int, cause: Step) -> bool:
     """Whether what is waited for is an activation; of a pair that is for the pair itself to say.
 
     A pair waits for one of its parts: its forward needs the stage before, its backward the next.
     """
-    if not needed.overlapped:
-        return needed.kind in (Kind.F, Kind.SEND_F)
-    forward = action.parts[0]
-    return Action(forward.stage - 1, Kind.F, forward.microbatch) in needed.parts
+    needed_row = placed.plan.coded.rows[cause[0]]
+    kind = needed_row.kinds[cause[1]]
+    if kind != PAIR:
+        return kind in (FORWARD, SEND_F)
+    row = placed.plan.coded.rows[rank]
+    made = needed_row.stages[cause[1]], needed_row.microbatches[cause[1]]
+    is_forward = row.kinds[at] in (FORWARD, PAIR)
+    return is_forward and made == (row.stages[at] - 1, row.microbatches[at])

@@ -9,6 +9,7 @@ from typing import Any
 from harness.findings import Finding
 from harness.plot.figures import Figures, Plotted, differences
 from harness.plot.grid import Grid
+from harness.plot.limits import GRID_CELLS, PATH_ACTIONS
 from harness.plot.placed import Placed
 from harness.timeline import Costs
 
@@ -17,7 +18,9 @@ def to_json(
     placed: Placed, figures: Figures, findings: Sequence[Finding], grid: Grid
 ) -> dict[str, Any]:
     """Return one plan as plain data; all times are in the unit of the costs."""
-    plan, bubble = placed.plan, placed.bubble
+    plan, bubble, verdicts = placed.plan, placed.bubble, figures.verdicts
+    omitted = _omitted(placed, figures, grid)
+    ranks = range(plan.world)
     return {
         "schedule": plan.schedule,
         "world": plan.world,
@@ -27,10 +30,27 @@ def to_json(
         "idle": [_plain(idle) for idle in placed.idle],
         "bubble": {"of_total": bubble.of_total, "of_ideal": bubble.of_ideal},
         "peak_in_flight": list(placed.peaks),
-        "critical_path": list(figures.names),
-        "grid": [grid.cells(placed, rank) for rank in range(plan.world)],
+        "policy": None if verdicts is None else verdicts.policy,
+        "semantics": None if verdicts is None else verdicts.semantics,
+        "critical_path": None if "critical_path" in omitted else figures.path.names,
+        "grid": None if "grid" in omitted else [grid.cells(placed, rank) for rank in ranks],
+        "omitted": omitted,
         "findings": [finding.to_json() for finding in findings],
     }
+
+
+def _omitted(placed: Placed, figures: Figures, grid: Grid) -> dict[str, str]:
+    """Say of each field that is left out why, and where else it is."""
+    found = {}
+    ranks, columns = placed.plan.world, grid.columns(placed)
+    if ranks * columns > GRID_CELLS:
+        found["grid"] = (
+            f"{ranks} ranks x {columns} columns are over {GRID_CELLS} cells: --format csv has the "
+            "actions in order"
+        )
+    if len(figures.path) > PATH_ACTIONS:
+        found["critical_path"] = f"{len(figures.path)} actions are over {PATH_ACTIONS}"
+    return found
 
 
 def both_to_json(plots: Sequence[dict[str, Any]], pair: Sequence[Plotted]) -> dict[str, Any]:

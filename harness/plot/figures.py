@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.hazards.verdicts import Verdicts, judge
 from harness.plot.bubble import Sources, sources
 from harness.plot.causes import Causes
-from harness.plot.path import critical_path
-from harness.plot.placed import Placed, Step
+from harness.plot.path import Path, critical_path
+from harness.plot.placed import Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +18,10 @@ class Figures:
 
     sources: tuple[Sources, ...]
     """Per rank."""
-    path: tuple[Step, ...]
+    path: Path
     """The critical path."""
-    names: tuple[str, ...]
-    """Its actions, as they print."""
+    verdicts: Verdicts | None
+    """What happens under each semantics; None of an invalid plan, which cannot be run."""
 
 
 Plotted = tuple[Placed, Figures]
@@ -46,10 +47,10 @@ class Difference:
 def measure(placed: Placed) -> Figures:
     """Return the figures, in time linear in the plan's length."""
     causes = Causes(placed)
+    idle = tuple(sources(placed, causes, rank) for rank in range(placed.plan.world))
     path = critical_path(placed, causes)
-    names = tuple(str(placed.action(step)) for step in path)
-    ranks = range(placed.plan.world)
-    return Figures(tuple(sources(placed, causes, rank) for rank in ranks), path, names)
+    del causes  # it is large, and so is what comes
+    return Figures(idle, path, None if placed.problems else judge(placed.plan))
 
 
 def differences(first: Plotted, second: Plotted) -> list[Difference]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.case import UsageError
 from harness.findings import Finding
 from harness.plot.figures import Figures, caution, differences
 from harness.plot.grid import Grid
+from harness.plot.limits import DRAWN_ACTIONS
 from harness.plot.placed import Placed
+from pipeline.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,16 @@ def check_form(form: str, plans: int) -> None:
     """Refuse a form that cannot hold so many plans: UsageError."""
     if form == "csv" and plans > 1:
         raise UsageError("--format csv holds one plan: give one target")
+
+
+def check_size(form: str, plans: Iterable[Plan]) -> None:
+    """Refuse a form that has an element for each action, of plans with too many: UsageError."""
+    actions = sum(plan.coded.size for plan in plans)
+    if form in ("svg", "html", "chrome") and actions > DRAWN_ACTIONS:
+        raise UsageError(
+            f"--format {form}: {actions} actions are too many to draw, {DRAWN_ACTIONS} at most; "
+            "text and json have the figures, csv the actions"
+        )
 
 
 def draw(plots: Sequence[Plot], form: str, *, width: int | None = None, color: bool = False) -> str:
@@ -60,7 +72,7 @@ def _json(plots: Sequence[Plot]) -> str:
 
 
 def _text(plots: Sequence[Plot], width: int | None, color: bool) -> str:
-    from harness.plot.problems import problem_lines
+    from harness.plot.problems import finding_lines
     from harness.plot.table import difference_rows
     from harness.plot.text import Line, coloured, lines_of, plain, scale_of
     from harness.report.columns import aligned
@@ -72,7 +84,7 @@ def _text(plots: Sequence[Plot], width: int | None, color: bool) -> str:
         lines += [[]] if which else []
         lines += lines_of(which, plot.placed, plot.figures, scale)
         for finding in plot.findings:
-            lines += [[], *([(line, "")] for line in problem_lines(plot.placed, finding))]
+            lines += [[], *([(line, "")] for line in finding_lines(plot.placed, finding))]
     if len(plots) == 2:
         first, second = ((plot.placed, plot.figures) for plot in plots)
         names = (first[0].plan.schedule, second[0].plan.schedule)

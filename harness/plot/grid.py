@@ -41,7 +41,7 @@ class Grid:
         lengths = {
             length
             for placed in plots
-            for kind in {action.kind for row in placed.plan.rows for action in row}
+            for kind in placed.plan.coded.kinds
             if (length := kind_costs(placed.costs)[kind]) > 0
         }
         shortest = min(lengths, default=1.0)
@@ -52,7 +52,10 @@ class Grid:
 
     def column(self, time: float) -> int:
         """Return the first column whose middle is not before a time."""
-        return max(0, math.ceil(round(time / self.unit - 0.5, 6)))
+        place = time / self.unit
+        if place.is_integer():
+            return int(place)
+        return max(0, math.ceil(round(place - 0.5, 6)))
 
     def columns(self, placed: Placed) -> int:
         """Return how many columns a plan takes."""
@@ -69,10 +72,13 @@ class Grid:
 
     def cells(self, placed: Placed, rank: int) -> list[str]:
         """Return what a rank does in each column: an action, or ``""`` where it is idle."""
-        row = [""] * self.columns(placed)
-        for block in self.blocks(placed, rank):
-            row[block.first : block.end] = [str(block.action)] * (block.end - block.first)
-        return row
+        columns = [""] * self.columns(placed)
+        row, column = placed.plan.coded.rows[rank], self.column
+        for at, (start, end) in enumerate(placed.spans[rank]):
+            first, after = column(start), column(end)
+            if after > first:
+                columns[first:after] = [row.text(at)] * (after - first)
+        return columns
 
 
 def _common(lengths: Iterable[float]) -> float:

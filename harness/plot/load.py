@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import re
 import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import options as asked
 from harness.case import UsageError
-from harness.targets import Target, TargetError
+from harness.plot.limits import MAX_CHUNKS, MAX_WORK, MAX_WORLD
+from harness.targets import Target, TargetError, read_plan
 from pipeline.plan import Plan, build_plan
 
 if TYPE_CHECKING:
     from harness.worlds import RankContext
-
-_HUGE = re.compile(r"\d{6,}")  # no stage and no microbatch: the plan would be as large
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +26,13 @@ class Shape:
     @classmethod
     def read(cls, world: str | None, chunks: str | None) -> Shape:
         """Read one number each; UsageError for anything else."""
-        return cls(
-            _one(world, "--world-size", asked.MAX_WORLD), _one(chunks, "--chunks", asked.MAX_CHUNKS)
-        )
+        shape = cls(_one(world, "--world-size", MAX_WORLD), _one(chunks, "--chunks", MAX_CHUNKS))
+        if (work := (shape.world or 1) * (shape.chunks or 1)) > MAX_WORK:
+            raise UsageError(
+                f"-n {world} -c {chunks}: {work} times ranks and microbatches are too many to "
+                f"hold, {MAX_WORK} at most"
+            )
+        return shape
 
 
 def _one(given: str | None, option: str, most: int) -> int | None:
@@ -61,27 +61,7 @@ def is_csv(text: str) -> bool:
 
 
 def _from_csv(text: str, shape: Shape) -> Plan:
-    try:
-        content = Path(text).read_text(encoding="utf-8-sig")
-    except IsADirectoryError:
-        raise UsageError(f"{text} is a folder, not a file") from None
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {text}: give a plan in torch's CSV form") from None
-    except OSError as error:
-        raise UsageError(f"{text} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{text} is no text: give a plan in torch's CSV form") from None
-    if huge := _HUGE.search(content):
-        raise UsageError(f"{text}: {huge[0]} is too large for a stage or microbatch")
-    try:
-        plan = Plan.from_csv(content, _printable(Path(text).stem), text)
-    except (ValueError, csv.Error) as error:
-        raise UsageError(f"{text} is no plan: {error}") from None
-    if plan.chunks > asked.MAX_CHUNKS:
-        most = asked.MAX_CHUNKS - 1
-        raise UsageError(
-            f"{text}: microbatch {plan.chunks - 1} is out of range: allowed are 0..{most}"
-        )
+    plan = read_plan(text, text)
     for option, wanted, has, what in (
         ("--world-size", shape.world, plan.world, "ranks"),
         ("--chunks", shape.chunks, plan.chunks, "microbatches"),
@@ -89,11 +69,6 @@ def _from_csv(text: str, shape: Shape) -> Plan:
         if wanted not in (None, has):
             raise UsageError(f"{option} {wanted}: {text} has {has} {what}, leave the option out")
     return plan
-
-
-def _printable(name: str) -> str:
-    """Return a file's name as every form can print it."""
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _generated(text: str, shape: Shape) -> Plan:
@@ -109,8 +84,9 @@ def _generated(text: str, shape: Shape) -> Plan:
     options = asked.check_options(isolated=True)
     target = session.read_target(text, "check", options)
     if target.kind != "plan":
+        what = "schedule class" if target.kind == "torch" else target.kind
         raise TargetError(
-            f"{text} is a {target.kind}, whose order is known only by running it: a plot is of a "
+            f"{text} is a {what}, whose order is known only by running it: a plot is of a "
             "schedule's name, a plan(rank, world_size, chunks) or a file.csv"
         )
     return _listed(target, *_required(text, shape))

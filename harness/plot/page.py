@@ -7,9 +7,9 @@ from html import escape
 
 from harness.findings import Finding
 from harness.plot.figures import Figures, Plotted, caution, differences
-from harness.plot.path import shortened
+from harness.plot.path import FIRST, LAST
 from harness.plot.placed import Placed
-from harness.plot.problems import problem_lines
+from harness.plot.problems import finding_lines
 from harness.plot.svg import render_svg
 from harness.plot.table import difference_rows
 from harness.plot.text import MEANING, figure_lines, figure_table
@@ -53,13 +53,13 @@ def render_html(plots: Sequence[Plotted], findings: Sequence[Sequence[Finding]])
 
 def _section(placed: Placed, figures: Figures, findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
-        yield f'<pre class="error">{escape(chr(10).join(problem_lines(placed, finding)))}</pre>'
+        yield f'<pre class="error">{escape(chr(10).join(finding_lines(placed, finding)))}</pre>'
     for line in figure_lines(placed, figures):
         yield f"<div>{escape(line)}</div>"
     yield from _table(figure_table(placed, figures))
     yield f"<p>{escape(MEANING)}</p>"
-    if len(figures.names) > len(shortened(list(figures.names)).split()):
-        path = escape(" ".join(figures.names))
+    if len(figures.path) > FIRST + LAST:
+        path = escape(" ".join(figures.path.names))
         yield f"<details><summary>The whole critical path</summary><code>{path}</code></details>"
 
 

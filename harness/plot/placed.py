@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
 
 from harness.timeline import Bubble, Costs
 from pipeline.actions import Action, Kind
-from pipeline.dependencies import Result, results, run_order
-from pipeline.plan import Plan, PlanError, peak_in_flight
-from pipeline.plan_timing import plan_timing, with_defaults
+from pipeline.coded import KINDS, Row
+from pipeline.plan import Plan, peak_of
+from pipeline.plan_timing import with_defaults
 from pipeline.problems import Problem, find_problems
+from pipeline.walk import walk
 
 Step = tuple[int, int]
 """Where an action stands: (rank, place in its row)."""
 Span = tuple[float, float]
 """(start, end), in the unit of the costs."""
+
+
+class Spans(Sequence[Span]):
+    """When each action of a row starts and ends: kept as the starts alone."""
+
+    def __init__(self, starts: array[float], row: Row, cost: Sequence[float]) -> None:
+        self.starts, self.kinds = starts, row.kinds
+        self._cost = cost
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, at: int) -> Span: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Span]: ...
+    def __getitem__(self, at: int | slice) -> Span | list[Span]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        at = at + len(self) if at < 0 else at
+        start = self.starts[at]
+        return start, start + self._cost[self.kinds[at]]
+
+    def __iter__(self) -> Iterator[Span]:
+        cost = self._cost
+        for start, kind in zip(self.starts, self.kinds, strict=False):
+            yield start, start + cost[kind]
+
+    @property
+    def end(self) -> float:
+        """When the last one ends; 0 if there is none."""
+        return self[-1][1] if self.starts else 0.0
+
+    @property
+    def busy(self) -> float:
+        """How long the actions take together."""
+        return math.fsum(map(self._cost.__getitem__, self.kinds[: len(self.starts)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +65,7 @@ class Placed:
 
     plan: Plan
     costs: Costs
-    spans: tuple[tuple[Span, ...], ...]
+    spans: tuple[Spans, ...]
     makespan: float
     idle: tuple[float, ...]
     peaks: tuple[int, ...]
@@ -44,11 +83,11 @@ class Placed:
     def action(self, step: Step) -> Action:
         """Return the action at a place."""
         rank, at = step
-        return self.plan.rows[rank][at]
+        return self.plan.action(rank, at)
 
     def running(self, rank: int) -> Iterator[tuple[Action, Span]]:
         """Yield what a rank does, in order, with its time."""
-        return zip(self.plan.rows[rank], self.spans[rank], strict=False)
+        return zip(self.plan.actions(rank), self.spans[rank], strict=False)
 
     def wrong(self) -> set[Action]:
         """Return the actions that have a problem, those that are missing among them."""
@@ -61,23 +100,21 @@ def place(plan: Plan, costs: Costs) -> Placed:
     A plan with sends and receives starts a compute once its data has been sent. Of an invalid
     plan each rank runs up to the first action that can never start. Linear in the plan's length.
     """
-    cost = kind_costs(costs)
-    problems, spans = _timed(plan, cost)
-    stuck: dict[int, Action] = {}
-    if spans is None:
-        spans, stuck = _walk(plan, cost)
-    makespan = max((end for row in spans for _, end in row), default=0.0)
-    ran = replace(plan, rows=tuple(row[: len(s)] for row, s in zip(plan.rows, spans, strict=True)))
-    idle = (makespan - math.fsum(end - start for start, end in row) for row in spans)
+    by_kind = kind_costs(costs)
+    walked = walk(plan, by_kind)
+    cost = [by_kind[kind] for kind in KINDS]
+    rows = plan.coded.rows
+    spans = tuple(Spans(starts, row, cost) for starts, row in zip(walked.starts, rows, strict=True))
+    makespan = max(each.end for each in spans)
     return Placed(
         plan,
         costs,
         spans,
         makespan,
-        tuple(round(each, 9) for each in idle),
-        peak_in_flight(ran),
-        problems,
-        stuck,
+        tuple(round(makespan - each.busy, 9) for each in spans),
+        tuple(peak_of(row, len(each)) for row, each in zip(rows, spans, strict=True)),
+        tuple(find_problems(plan, walked)),
+        {rank: plan.action(rank, len(spans[rank])) for rank in walked.stuck},
     )
 
 
@@ -85,38 +122,3 @@ def kind_costs(costs: Costs) -> dict[Kind, float]:
     """Return what an action of each kind takes: a send or receive nothing."""
     given = {kind: costs.of(kind.value) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)}
     return with_defaults(given) | {kind: 0.0 for kind in Kind if kind.is_comm}
-
-
-def _timed(
-    plan: Plan, cost: dict[Kind, float]
-) -> tuple[tuple[Problem, ...], tuple[tuple[Span, ...], ...] | None]:
-    """Return a plan's problems, and of a valid compute-only one when everything runs."""
-    if plan.is_lowered:
-        return tuple(find_problems(plan)), None
-    try:
-        return (), plan_timing(plan, cost).start
-    except PlanError as error:
-        return error.problems, None
-
-
-def needs_of(plan: Plan, action: Action) -> list[Result]:
-    """List what an action waits for; of one that is out of range nothing can be said."""
-    if all(0 <= part.stage < plan.stages for part in action.parts):
-        return plan.needs(action)
-    return []
-
-
-def _walk(
-    plan: Plan, cost: dict[Kind, float]
-) -> tuple[tuple[tuple[Span, ...], ...], dict[int, Action]]:
-    """Return when each action that runs does so, and what each rank that is stuck stops at."""
-    order, stuck = run_order(plan.rows, functools.partial(needs_of, plan))
-    ends: dict[Result, float] = {}
-    spans: list[list[Span]] = [[] for _ in plan.rows]
-    for rank, action in order:
-        before = spans[rank][-1][1] if spans[rank] else 0.0
-        start = max([before, *(ends[need] for need in needs_of(plan, action))])
-        spans[rank].append((start, start + cost[action.kind]))
-        for result in results(action):
-            ends.setdefault(result, start + cost[action.kind])
-    return tuple(map(tuple, spans)), {rank: stuck[rank][0] for rank in sorted(stuck)}

@@ -1,4 +1,4 @@
-"""A plan's problems as a finding, and as text."""
+"""What is wrong with a plan, as findings and as text."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ from collections.abc import Iterator
 
 from harness.case import Case
 from harness.findings import Finding
+from harness.plot.figures import Figures
 from harness.plot.placed import Placed
-from harness.report.text import count, shown_path
+from harness.report.text import count, render_finding, shown_path
 from pipeline.plan import PlanError
 
 SHOWN = 8
 
 
-def findings_of(placed: Placed, target: str | None) -> list[Finding]:
-    """Return what ``harness check`` would find: one finding for all of the plan's problems.
+def findings_of(placed: Placed, figures: Figures, target: str | None) -> list[Finding]:
+    """Return what is wrong: one finding for all of the plan's problems, as ``harness check`` has.
 
-    ``target`` is what a case would name, to run it again; None where a case cannot.
+    Of a valid plan, what it does under each semantics. ``target`` is what a case would name, to
+    run it again; None where a case cannot.
     """
-    if not placed.problems:
-        return []
+    verdicts = figures.verdicts
+    found = [_invalid(placed)] if verdicts is None else list(verdicts.findings)
+    if target is None or not found:
+        return found
+    policy = None if verdicts is None else verdicts.policy
+    case = Case(target, placed.plan.world, chunks=placed.plan.chunks, policy=policy)
+    return [finding.with_(case=str(case)) for finding in found]
+
+
+def _invalid(placed: Placed) -> Finding:
     # These import torch, which a valid plan's plot does without.
     from harness.checkers.parity import invalid_plan
     from harness.parity.program import problems_of
@@ -27,15 +37,14 @@ def findings_of(placed: Placed, target: str | None) -> list[Finding]:
 
     error = PlanError(placed.plan, placed.problems)
     result = StepResult(0, problems=problems_of(error), plan_error=str(error))
-    finding = invalid_plan(result)
-    if target is None:
-        return [finding]
-    case = Case(target, placed.plan.world, chunks=placed.plan.chunks)
-    return [finding.with_(case=str(case))]
+    return invalid_plan(result)
 
 
-def problem_lines(placed: Placed, finding: Finding) -> Iterator[str]:
-    """Yield the problems as text, the first few, each with its line of source."""
+def finding_lines(placed: Placed, finding: Finding) -> Iterator[str]:
+    """Yield a finding as text, of a plan's problems the first few, each with its line of source."""
+    if finding.code != "plan-invalid":
+        yield from render_finding(finding).splitlines()
+        return
     problems = placed.problems
     name = placed.plan.schedule
     yield f"error[{finding.code}]: {name} cannot run: {count(len(problems), 'problem')}"

@@ -141,7 +141,7 @@ def _ticks(longest: float) -> list[float]:
 
 
 def _legend(plots: Sequence[Plotted], y: float) -> Iterator[str]:
-    kinds = {a.kind for placed, _ in plots for row in placed.plan.rows for a in row}
+    kinds = {kind for placed, _ in plots for kind in placed.plan.coded.kinds}
     x = float(MARGIN)
     for kind, name in NAMES.items():
         if kind in kinds:

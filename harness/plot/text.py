@@ -6,14 +6,14 @@ The same text with and without colour: a colour is the kind of action and the mi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.plot.figures import Figures, Plotted, fraction, number
 from harness.plot.grid import Grid
+from harness.plot.limits import FIRST_RANKS, LAST_RANKS, TEXT_CELLS, TEXT_COLUMNS
 from harness.plot.marks import LEGEND, Marks
 from harness.plot.palette import WRONG, colour_of, label
-from harness.plot.path import shortened
 from harness.plot.placed import Placed, Step
 from harness.report.columns import aligned
 from pipeline.actions import Action
@@ -44,8 +44,8 @@ class Scale:
     first: int
     shown: int
     label: int
-    rows: dict[int, list[list[_Mark]]]
-    """By plan, by rank."""
+    rows: dict[int, dict[int, list[_Mark]]]
+    """By plan, by rank: of those ranks that are drawn."""
 
     @property
     def end(self) -> int:
@@ -56,22 +56,35 @@ class Scale:
 def scale_of(plots: Sequence[Plotted], grid: Grid, width: int | None) -> Scale:
     """Choose the columns to draw in so many characters, all for None.
 
-    They begin with the first, or so that the first problem is among them.
+    They begin with the first, or so that the first problem is among them. Of plans too large to
+    be read all the same, some ranks and columns are drawn.
     """
-    rows = {
-        which: [_marks(placed, rank, grid, set(figures.path)) for rank in range(placed.plan.world)]
-        for which, (placed, figures) in enumerate(plots)
-    }
-    every = [mark for plot in rows.values() for row in plot for mark in row]
+    cells = max(placed.plan.world * grid.columns(placed) for placed, _ in plots)
+    rows = {}
+    for which, (placed, figures) in enumerate(plots):
+        ranks = drawn_ranks(placed, cells)
+        critical = {step for step in figures.path if step[0] in ranks}
+        rows[which] = {rank: _marks(placed, rank, grid, critical) for rank in ranks}
+    every = [mark for plot in rows.values() for row in plot.values() for mark in row]
     # An action may spread over its columns and the gaps between them, less the last gap.
     cell = max((math.ceil((len(m.text) + 1) / (m.end - m.first)) - 1 for m in every), default=1)
     total = max(1, *(mark.end for mark in every)) if every else 1
     name = len(f"rank {max(placed.plan.world for placed, _ in plots) - 1}")
     room = total if width is None else max(1, (width - name - 1) // (cell + 1))
-    shown = min(total, room)
+    shown = min(total, room if cells <= TEXT_CELLS else min(room, TEXT_COLUMNS))
     wrong = min((m.first for m in every if m.style.endswith(WRONG)), default=0)
     first = max(0, min(wrong - shown // 2, total - shown)) if wrong >= shown else 0
     return Scale(grid, cell, total, first, shown, name, rows)
+
+
+def drawn_ranks(placed: Placed, cells: int) -> Sequence[int]:
+    """Return the ranks to draw: of so many cells that none could read them, some."""
+    world = placed.plan.world
+    if cells <= TEXT_CELLS or world <= FIRST_RANKS + LAST_RANKS:
+        return range(world)
+    wrong = [problem.rank for problem in placed.problems[:LAST_RANKS]]
+    ends = (range(FIRST_RANKS), range(world - LAST_RANKS, world))
+    return sorted({*ends[0], *wrong, *list(placed.stuck)[:LAST_RANKS], *ends[1]})
 
 
 def _marks(placed: Placed, rank: int, grid: Grid, critical: set[Step]) -> list[_Mark]:
@@ -102,16 +115,16 @@ def lines_of(which: int, placed: Placed, figures: Figures, scale: Scale) -> Iter
     yield [(title, "bold")]
     yield []
     yield [("time".ljust(scale.label + 1), DIM), (_ticks(scale), DIM)]
-    for rank in range(plan.world):
-        row = scale.rows[which][rank]
+    drawn = scale.rows[which]
+    for rank, row in drawn.items():
         yield [(f"rank {rank}".ljust(scale.label + 1), ""), *_cells(row, scale)]
-    for note in _notes(placed, scale):
+    for note in _notes(placed, scale, drawn):
         yield [(note, DIM)]
     yield []
     for told in figure_lines(placed, figures):
         yield [(told, "")]
     yield []
-    for told in aligned(figure_table(placed, figures), left=(0, -1)):
+    for told in aligned(figure_table(placed, figures, drawn), left=(0, -1)):
         yield [(told, "")]
     yield [(MEANING, DIM)]
 
@@ -147,7 +160,12 @@ def _ticks(scale: Scale) -> str:
     return "".join(pieces)
 
 
-def _notes(placed: Placed, scale: Scale) -> Iterator[str]:
+def _notes(placed: Placed, scale: Scale, drawn: Collection[int]) -> Iterator[str]:
+    if hidden := placed.plan.world - len(drawn):
+        yield (
+            f"… too large to be read: {hidden} of {placed.plan.world} ranks are left out here and "
+            "below; --format json has their figures, csv their actions"
+        )
     unit = number(scale.grid.unit)
     if scale.grid.unit != 1:
         yield f"a column is {unit} units of time"
@@ -155,10 +173,16 @@ def _notes(placed: Placed, scale: Scale) -> Iterator[str]:
         begin, end = (number(round(c * scale.grid.unit, 9)) for c in (scale.first, scale.end))
         yield (
             f"… cut to this width: shown is time {begin} to {end}, {hidden} of {scale.columns} "
-            "columns are not; -o FILE or --format svg has all"
+            f"columns are not; {_elsewhere(placed, scale)} has all"
         )
     if placed.problems:
         yield LEGEND
+
+
+def _elsewhere(placed: Placed, scale: Scale) -> str:
+    """Name where all columns can be had."""
+    is_whole = placed.plan.world * scale.columns <= TEXT_CELLS
+    return "-o FILE or --format svg" if is_whole else "--format csv"
 
 
 def figure_lines(placed: Placed, figures: Figures) -> Iterator[str]:
@@ -170,18 +194,31 @@ def figure_lines(placed: Placed, figures: Figures) -> Iterator[str]:
         f"bubble:        {fraction(bubble.of_total)} of total time (world × makespan), "
         f"{fraction(bubble.of_ideal)} of ideal time (what the ranks compute)"
     )
-    path = shortened([label(placed.action(step)) for step in figures.path])
-    yield f"critical path: {len(figures.path)} actions: {path}"
+    yield f"critical path: {len(figures.path)} actions: {figures.path}"
+    yield f"deadlock:      {_deadlock(figures)}"
+
+
+def _deadlock(figures: Figures) -> str:
+    """Say under which semantics the plan hangs."""
+    if (verdicts := figures.verdicts) is None:
+        return "not looked for, the plan is invalid"
+    hangs = verdicts.hangs
+    under = f"under {', '.join(hangs)}" if hangs else f"none under {ALL_SEMANTICS}"
+    return f"{under}; comm policy {verdicts.policy}"
 
 
 HEAD = ("", "idle", "start-up", "wait F", "wait B", "end", "peak in flight", "longest wait")
+ALL_SEMANTICS = "gloo, buffered, nccl-eager and nccl-lazy, at capacity 0 and inf"
 MEANING = "idle = start-up + waiting for activations (F) and for gradients (B) of other ranks + end"
 
 
-def figure_table(placed: Placed, figures: Figures) -> list[tuple[str, ...]]:
+def figure_table(
+    placed: Placed, figures: Figures, ranks: Collection[int] | None = None
+) -> list[tuple[str, ...]]:
     """Return a row for each rank: its idle time, where it comes from, its peak in flight."""
     rows: list[tuple[str, ...]] = [HEAD]
-    for rank, source in enumerate(figures.sources):
+    for rank in range(placed.plan.world) if ranks is None else ranks:
+        source = figures.sources[rank]
         parts = (source.start_up, source.activations, source.gradients, source.end)
         wait = source.longest
         told = (

@@ -14,7 +14,8 @@ from harness.targets.parse import (
     parse_target,
 )
 from harness.targets.signature import Command, Kind, Signature, TargetError
-from harness.targets.target import Target, from_callable, pickled_build_stage
+from harness.targets.stages import placement_of_step
+from harness.targets.target import Target, from_callable, pickled_build_stage, read_plan
 
 __all__ = [
     "Command",
@@ -30,4 +31,6 @@ __all__ = [
     "from_callable",
     "parse_target",
     "pickled_build_stage",
+    "placement_of_step",
+    "read_plan",
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.targets.signature import (
+    CALLED_WITH,
     Command,
     Kind,
     Signature,
@@ -17,10 +18,15 @@ from harness.targets.signature import (
     parse_source,
     read_file,
 )
-from harness.targets.target import Target, from_callable
+from harness.targets.stages import ONE_EACH, Depth, depth_of_plan, depth_of_schedule, depth_of_step
+from harness.targets.target import Target, from_callable, in_order, is_schedule_class, read_plan
+from harness.targets.torch_classes import TorchClass, describe_class, refuse_to_run
 
 TargetLike = str | Callable[..., Any] | Target
-FORMS = "a target is a schedule's name, file.py:function or package.module:function"
+FORMS = (
+    "a target is a schedule's name, file.py:function, package.module:function, file.csv or a "
+    "schedule class of torch, as in torch.distributed.pipelining:Schedule1F1B"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,9 @@ class Description:
     """What a rank says of a target: its signature, or why it does not load."""
 
     signature: Signature | None = None
+    depth: Depth = ONE_EACH  # slices of the model, of a step or a plan
+    without: tuple[str, ...] = ()  # see Target
+    torch: TorchClass | None = None  # where it is a schedule class
     error: str | None = None
     traceback: str = ""
 
@@ -40,15 +49,40 @@ class Describe:
 
     def __call__(self, context: Any) -> Description:
         """Return the description; never raises for what the user's code does."""
+        # Before the user's code is there: it may have a package of the name of ours.
+        from harness.targets.own_model import try_own_model
+
         try:
             function = self.target.load_function()
             self.target.load_build_stage()
+            if isinstance(function, type) and is_schedule_class(function):
+                return Description(torch=describe_class(function, self.target.text))
         except TargetError as error:
             return Description(error=str(error), traceback=error.traceback)
         try:
-            return Description(Signature.of(function))
+            signature = Signature.of(function)
         except (TypeError, ValueError) as error:
             return Description(error=f"{self.target.text} has no readable parameters: {error}")
+        try:
+            depth = _depth(signature, function)
+        except TargetError as error:
+            return Description(error=f"{self.target.text}: {error}")
+        try:
+            without: tuple[str, ...] = ()
+            if signature.has_several_stages or signature.takes(CALLED_WITH["step"]):
+                without = try_own_model(replace(self.target, kind="step"))
+            return Description(signature, depth, without=without)
+        except TargetError as error:
+            return Description(error=str(error), traceback=error.traceback)
+
+
+def _depth(signature: Signature, function: Callable[..., Any]) -> Depth:
+    """Say how many slices of the model a function has, where it is checked."""
+    if signature.has_several_stages:
+        return depth_of_step(function)
+    if signature.takes(CALLED_WITH["plan"]):
+        return depth_of_plan(in_order(function, CALLED_WITH["plan"]))
+    return Depth()
 
 
 def describe_on_a_rank(target: Target) -> Description:
@@ -99,7 +133,7 @@ def parse_target(
     if ".py:" in target or target.endswith(".py"):
         found, is_settled = _from_file(target, for_command)
     elif target.endswith(".csv"):
-        raise TargetError(f"{target}: a plan in a CSV file is not supported yet; {FORMS}")
+        return _from_csv(target, for_command)
     elif ":" in target:
         found, is_settled = _from_module(target)
     else:
@@ -112,13 +146,32 @@ def confirm(target: Target, command: Command, describe: Callable[[Target], Descr
 
     TargetError, with the user's traceback, when it does not load or the command cannot use it.
     """
-    if target.kind in ("schedule", "script"):
+    if target.kind in ("schedule", "csv", "script"):
         return target
+    if target.kind == "torch" and target.payload is not None:
+        return target  # it was described when it was given
     description = describe(target)
     if description.error is not None:
         raise TargetError(description.error, description.traceback)
+    if (about := description.torch) is not None:
+        refuse_to_run(target.text, command)
+        return replace(
+            target,
+            kind="torch",
+            multi_stage=about.several,
+            depth=about.depth,
+            promises=about.promises,
+        )
     assert description.signature is not None
-    return replace(target, kind=kind_for(description.signature, target.text, command))
+    kind = kind_for(description.signature, target.text, command)
+    several = kind == "step" and description.signature.has_several_stages
+    return replace(
+        target,
+        kind=kind,
+        multi_stage=several,
+        depth=description.depth,
+        without=description.without,
+    )
 
 
 def _from_file(text: str, command: Command) -> tuple[Target, bool]:
@@ -135,7 +188,20 @@ def _from_file(text: str, command: Command) -> tuple[Target, bool]:
         raise TargetError(f"{text} names no function: write {shown}:FUNCTION")
     signature = read_file(path, function, shown)
     kind: Kind = "program" if signature is None else kind_for(signature, text, command)
-    return Target(text, kind, path=str(path), function=function), signature is not None
+    several = kind == "step" and signature is not None and signature.has_several_stages
+    found = Target(text, kind, several, path=str(path), function=function)
+    return found, signature is not None
+
+
+def _from_csv(text: str, command: Command) -> Target:
+    path = Path(text).absolute()
+    if not path.is_file():
+        raise TargetError(_no_file(text, path))
+    if command == "run":
+        raise TargetError(f"{text} is a plan, which is checked: use 'harness check {text}'")
+    plan = read_plan(str(path), text)
+    depth = Depth(1, ((plan.world, plan.stages // plan.directions),))
+    return Target(text, "csv", depth=depth, shape=(plan.world, plan.chunks), path=str(path))
 
 
 def _no_file(shown: str, path: Path) -> str:
@@ -143,7 +209,7 @@ def _no_file(shown: str, path: Path) -> str:
         return f"{shown} is a folder, not a file"
     if not path.parent.is_dir():
         return f"there is no folder {Path(shown).parent}, so no file {shown}"
-    names = [entry.name for entry in path.parent.glob("*.py")]
+    names = [entry.name for entry in path.parent.glob(f"*{path.suffix}")]
     close = difflib.get_close_matches(path.name, names, n=1)
     hint = f": did you mean {Path(shown).with_name(close[0])}?" if close else f"; {FORMS}"
     return f"there is no file {shown}{hint}"
@@ -151,8 +217,6 @@ def _no_file(shown: str, path: Path) -> str:
 
 def _from_module(text: str) -> tuple[Target, bool]:
     module, _, function = text.partition(":")
-    if module == "torch.distributed.pipelining":
-        raise TargetError(f"{text}: a schedule class of torch is not supported yet; {FORMS}")
     names = [*module.split("."), *function.split(".")]
     if not all(name.isidentifier() for name in names):
         raise TargetError(f"{text!r} is no target: {FORMS}")
@@ -168,10 +232,10 @@ def _from_name(text: str, command: Command) -> Target:
             raise TargetError(f"{text} is a schedule, which is checked: use 'harness check {text}'")
         if command == "check" and not SCHEDULES[text].runs:
             raise TargetError(
-                f"running {text} is not supported yet; its plan can be validated and plotted: "
-                f"use 'harness plot {text}'"
+                f"{text} has no backwards, so that it trains nothing; its plan can be validated "
+                f"and plotted: use 'harness plot {text}'"
             )
-        return Target(text, "schedule")
+        return Target(text, "schedule", depth=depth_of_schedule(text))
     if Path(text).exists():
         raise TargetError(f"{text} is a file or folder that is no target: {FORMS}")
     close = difflib.get_close_matches(text.lower(), SCHEDULES, n=1)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from harness.case import UsageError
 
-Kind = Literal["schedule", "step", "plan", "program", "script"]
+Kind = Literal["schedule", "step", "plan", "csv", "torch", "program", "script"]
 Command = Literal["check", "run"]
 
 CALLED_WITH: dict[str, tuple[str, ...]] = {
@@ -21,7 +21,8 @@ CALLED_WITH: dict[str, tuple[str, ...]] = {
     "plan": ("rank", "world_size", "chunks"),
     "program": ("rank", "world_size"),
 }
-_SEVERAL_STAGES = ("stages", "comms", "batch", "chunks")
+SEVERAL_STAGES = ("stages", "comms", "batch", "chunks")
+"""What a step is called with whose ranks hold several stages."""
 
 
 class TargetError(UsageError):
@@ -53,6 +54,11 @@ class Signature:
         have = {*self.positional, *self.required}
         return have.issuperset(names) and set(self.required) <= set(names)
 
+    @property
+    def has_several_stages(self) -> bool:
+        """Whether it is a step that is given a list of stages."""
+        return self.takes(SEVERAL_STAGES)
+
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
         """Read a live function's; TypeError or ValueError when it has none."""
@@ -76,8 +82,10 @@ def kind_for(signature: Signature, name: str, command: Command) -> Kind:
     """
     if signature.is_async:
         raise TargetError(f"{name} is an async function: make it a plain def")
-    if signature.takes(_SEVERAL_STAGES):
-        raise TargetError(f"{name}{signature}: a rank with several stages is not supported yet")
+    if signature.has_several_stages:
+        if command == "run":
+            raise TargetError(f"{name} is a step, which is checked: use 'harness check'")
+        return "step"
     kinds = [kind for kind, names in CALLED_WITH.items() if signature.takes(names)]
     if command == "run":
         if kinds[:1] in (["step"], ["plan"]) and "program" not in kinds:
@@ -94,7 +102,8 @@ def kind_for(signature: Signature, name: str, command: Command) -> Kind:
         raise TargetError(f"{name} is a program, not a schedule: use 'harness run {name} -n N'")
     raise TargetError(
         f"{name}{signature} cannot be checked: its parameters are to be "
-        "(stage, comms, batch, chunks) for a step or (rank, world_size, chunks) for a plan"
+        "(stage, comms, batch, chunks) for a step, with stages where a rank holds several, or "
+        "(rank, world_size, chunks) for a plan"
     )
 
 
@@ -129,7 +138,7 @@ def no_such_function(shown: str, function: str, known: list[str]) -> str:
     if close:
         return f"{shown} has no function {function!r}: did you mean {close[0]!r}?"
     listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "") if known else "none"
-    return f"{shown} has no function {function!r}; its functions: {listed}"
+    return f"{shown} has no function {function!r}; it has: {listed}"
 
 
 def parse_source(path: Path, shown: str) -> ast.Module:
@@ -167,7 +176,9 @@ def _inside(node: ast.stmt) -> list[ast.stmt]:
 
 
 def _functions(bound: dict[str, ast.AST]) -> list[str]:
-    return [name for name, node in bound.items() if isinstance(node, ast.FunctionDef)]
+    """Name what may be a target: a schedule class of torch's may be one too."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return [name for name, node in bound.items() if isinstance(node, kinds)]
 
 
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Signature:

@@ -4,24 +4,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pipeline.actions import Action, Kind
+from pipeline.placement import Placement, looped, v_shaped
 
 Costs = Mapping[Kind, float]
 """What each kind of compute takes on one stage: F, B, I, W and an overlapped pair."""
 
 
+__all__ = ["Costs", "Schedule", "accept_all", "looped", "one_each", "v_shaped"]
+
+
 def one_each(world: int) -> tuple[int, ...]:
     """Place one stage on each rank, in order."""
-    return tuple(range(world))
-
-
-def looped(world: int, stages_per_rank: int = 2) -> tuple[int, ...]:
-    """Place the stages round after round: rank r holds r, r + world, and so on."""
-    return tuple(range(world)) * stages_per_rank
-
-
-def v_shaped(world: int) -> tuple[int, ...]:
-    """Place the stages there and back: rank r holds r and 2 world - 1 - r."""
-    return (*range(world), *reversed(range(world)))
+    return Placement.one_each(world).ranks
 
 
 def accept_all(world: int, chunks: int) -> str:
@@ -63,6 +57,5 @@ class Schedule:
 
     @property
     def runs(self) -> bool:
-        """Whether the executor runs it; the others are plans, to be validated and plotted."""
-        one_stage = len(self.placement(2)) == 2
-        return one_stage and not self.splits_backward and not self.forward_only
+        """Whether it trains: one without backwards is a plan, to be validated and plotted."""
+        return not self.forward_only

@@ -5,24 +5,18 @@ backward starts on the rank that holds its loss and its input.
 
 ZB-V: arXiv 2401.10241, section 6 and figure 8. Row by row it is torch's ScheduleZBVZeroBubble.
 
-V-Half and V-Min: "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362, section 4.
-One microbatch is laid out as a *building block*, the times of its four passes on each rank; the
-block is *repeated* every 6 units (F, I and W of two stages) without two passes meeting; the W go
-to the units that are left; and *squeezing* drops the idle units, which a plan has none of. The
-paper's last step, *reordering*, pulls passes of warmup and cooldown forward where memory allows;
-it is given in words, and the authors' code does it by a greedy search. The reordering here is a
-greedy one as well, of its own: tables of theirs are not reproduced action by action, and idle
-time is not promised. What tests show: the peak is the block's, reordering never adds to it, and
-never to the makespan at equal costs.
+V-Half and V-Min: "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362, section 4, by
+:mod:`pipeline.schedules.building_block`. The authors state, in microbatches of a whole rank, peaks
+of (p + 2) // 2 and (p + 4) // 3 and, for F = I = W, bubbles of about p/2m and 2p/3m, m being the
+microbatches (the table beside their code, huggingface.co/spaces/sail). The peaks are theirs, and
+so is the idle time that their code comes to (github.com/sail-sg/zero-bubble-pipeline-parallelism,
+zbv_greedy); how the passes of warmup and cooldown are ordered is not.
 """
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import accumulate
+from collections.abc import Iterator
 
 from pipeline.actions import Action, Kind
-from pipeline.dependencies import Result, needs, result
+from pipeline.schedules.building_block import Block, reordered
 from pipeline.schedules.schedule import Costs, Schedule, v_shaped
 
 
@@ -81,17 +75,18 @@ class _Stage:
 
 def v_half(rank: int, world: int, chunks: int) -> Iterator[Action]:
     """Yield a rank's actions; its peak is about half of 1F1B's first rank's."""
-    yield from _reordered(half_block, world, chunks)[rank]
+    yield from _from_block(half_block, rank, world, chunks)
 
 
 def v_min(rank: int, world: int, chunks: int) -> Iterator[Action]:
     """Yield a rank's actions; its peak is about a third of 1F1B's first rank's."""
-    yield from _reordered(min_block, world, chunks)[rank]
+    yield from _from_block(min_block, rank, world, chunks)
 
 
-Block = Callable[[int, int], tuple[int, int, int, int]]
-"""(rank, world) → when a rank does F on the way out, F back, I out and I back of microbatch 0."""
-PERIOD = 6
+def _from_block(block: Block, rank: int, world: int, chunks: int) -> Iterator[Action]:
+    out, back = _Stage(rank), _Stage(2 * world - 1 - rank)
+    for goes_out, kind in reordered(block, world, chunks)[rank]:
+        yield (out if goes_out else back).next(kind)
 
 
 def half_block(rank: int, world: int) -> tuple[int, int, int, int]:
@@ -106,84 +101,6 @@ def min_block(rank: int, world: int) -> tuple[int, int, int, int]:
     return rank, 2 * world - rank - 1, back + rank, back + 2 * world - rank - 1
 
 
-def repeated(block: Block, rank: int, world: int, chunks: int) -> Iterator[Action]:
-    """Repeat a building block for every microbatch, W in the first units that are left."""
-    out, back = rank, 2 * world - 1 - rank
-    passes = ((out, Kind.F), (back, Kind.F), (back, Kind.I), (out, Kind.I))
-    at = {
-        start + PERIOD * microbatch: Action(stage, kind, microbatch)
-        for start, (stage, kind) in zip(block(rank, world), passes, strict=True)
-        for microbatch in range(chunks)
-    }
-    assert len(at) == 4 * chunks, "two passes of a building block meet"
-    owed: deque[Action] = deque()
-    for time in range(max(at) + 1):
-        if action := at.get(time):
-            yield action
-            if action.kind is Kind.I:
-                owed.append(Action(action.stage, Kind.W, action.microbatch))
-        elif owed:
-            yield owed.popleft()
-    yield from owed
-
-
-@lru_cache(maxsize=32)
-def _reordered(block: Block, world: int, chunks: int) -> tuple[tuple[Action, ...], ...]:
-    """Run the repeated blocks on a clock, where a rank that would wait does what comes later.
-
-    It does the first action of its row whose inputs are there. A forward is pulled before others
-    only if the rank then never keeps more than the whole pipeline did before.
-    """
-    rows = [list(repeated(block, rank, world, chunks)) for rank in range(world)]
-    most = max(max(_kept(row)) for row in rows)
-    done: set[Result] = set()
-    out: list[list[Action]] = [[] for _ in rows]
-    kept = [0] * world
-    placement = v_shaped(world)
-    while any(rows):
-        chosen = [
-            (rank, place)
-            for rank, row in enumerate(rows)
-            if (place := _first_ready(row, placement, done, most - kept[rank])) is not None
-        ]
-        assert chosen, "a building block that cannot go on"
-        made: list[Result] = []
-        for rank, place in chosen:
-            action = rows[rank].pop(place)
-            kept[rank] += _KEPT[action.kind]
-            out[rank].append(action)
-            made.append(result(action))
-        done.update(made)
-    return tuple(map(tuple, out))
-
-
-_KEPT = {Kind.F: +1, Kind.I: 0, Kind.W: -1}
-_KINDS = 6  # F, I and W of two stages: of each only the next microbatch is ready
-
-
-def _kept(row: Iterable[Action]) -> Iterator[int]:
-    return accumulate(_KEPT[action.kind] for action in row)
-
-
-def _first_ready(
-    row: list[Action], placement: Sequence[int], done: Container[Result], room: int
-) -> int | None:
-    """Find the first action of a row that can be done now, with `room` for so many more kept."""
-    seen: set[tuple[int, Kind]] = set()
-    now = most = 0
-    for place, action in enumerate(row):
-        if (action.stage, action.kind) not in seen:
-            seen.add((action.stage, action.kind))
-            fits = action.kind is not Kind.F or max(now, most) < room
-            if fits and all(need in done for need in needs(action, placement, lowered=False)):
-                return place
-            if len(seen) == _KINDS:
-                break
-        now += _KEPT[action.kind]
-        most = max(most, now)
-    return None
-
-
 def _idle_v(world: int, chunks: int, cost: Costs) -> float | None:
     """Give what is left at start and end: section 6 has none between, at equal costs."""
     if chunks < 2 * world - 1 or not cost[Kind.F] == cost[Kind.I] == cost[Kind.W]:
@@ -191,8 +108,20 @@ def _idle_v(world: int, chunks: int, cost: Costs) -> float | None:
     return (world - 1) * cost[Kind.F]
 
 
-def _nothing_promised(world: int, chunks: int, cost: Costs) -> float | None:
-    return None
+def _idle_half(world: int, chunks: int, cost: Costs) -> float | None:
+    """Give 6 units (a microbatch on one rank) for every two ranks, less one: below p/2m of all."""
+    if chunks < world or not cost[Kind.F] == cost[Kind.I] == cost[Kind.W]:
+        return None
+    units = world - 1 if world < 3 else 6 * ((world - 1) // 2) - 1
+    return units * cost[Kind.F]
+
+
+def _idle_min(world: int, chunks: int, cost: Costs) -> float | None:
+    """Give 4 units for every rank, less what the gap between the passes leaves or fills."""
+    if chunks < max(3, world) or not cost[Kind.F] == cost[Kind.I] == cost[Kind.W]:
+        return None
+    units = 0 if world == 1 else 4 * world - (7, 5, 6)[world % 3]
+    return units * cost[Kind.F]
 
 
 ZB_V = Schedule(
@@ -208,8 +137,8 @@ V_HALF = Schedule(
     name="v-half",
     generate=v_half,
     source="Controllable Memory, arXiv 2405.15362, section 4",
-    in_flight_bound=lambda rank, world, chunks: 2 * min(chunks, world // 2 + 1),
-    idle=_nothing_promised,
+    in_flight_bound=lambda rank, world, chunks: 2 * min(chunks, (world + 2) // 2),
+    idle=_idle_half,
     placement=v_shaped,
     splits_backward=True,
 )
@@ -218,7 +147,7 @@ V_MIN = Schedule(
     generate=v_min,
     source="Controllable Memory, arXiv 2405.15362, section 4",
     in_flight_bound=lambda rank, world, chunks: 2 * min(chunks, (world + 4) // 3),
-    idle=_nothing_promised,
+    idle=_idle_min,
     placement=v_shaped,
     splits_backward=True,
 )

@@ -67,8 +67,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "def plan(rank, world_size, chunks):\n    yield f'{rank}F0'\n\n"
         "def program(rank, world_size):\n    print('hi')\n\n"
         "def short(stage, comms):\n    pass\n\n"
-        "def many(stages, comms, batch, chunks):\n    pass\n"
+        "def many(stages, comms, batch, chunks):\n    pass\n\n"
+        "def placed(stages, comms, batch, chunks):\n    pass\n\nplaced.placement = 'w'\n"
     )
+    (tmp_path / "words.csv").write_text("several words\n")
+    (tmp_path / "here.csv").write_text("0F0,0B0\n")
     (tmp_path / "broken.py").write_text("def step(stage, comms, batch, chunks:\n")
     (tmp_path / "missing.py").write_text(
         "import no_such_module\n\ndef step(stage, comms, batch, chunks):\n    pass\n"

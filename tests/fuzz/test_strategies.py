@@ -110,3 +110,17 @@ def test_corners_that_restrictions_make_equal_come_once() -> None:
     limited = list(corners("x", worlds=(2,), chunks=(2,)))
     shapes = [(case.world, case.chunks, case.batch, case.layers) for case in limited]
     assert len(set(shapes)) == len(shapes)
+
+
+@given(cases("torch", even_batches=True))
+def test_batches_are_even_where_a_target_takes_no_others(case: Case) -> None:
+    assert case.batch is not None
+    assert case.chunks is not None
+    assert case.batch % case.chunks == 0
+
+
+def test_corners_are_even_as_well_where_they_have_to_be() -> None:
+    even = list(corners("torch", even_batches=True))
+    assert len(even) > 5
+    assert all(c.batch and c.chunks and c.batch % c.chunks == 0 for c in even)
+    assert any(c.batch and c.chunks and c.batch % c.chunks for c in corners("1f1b"))

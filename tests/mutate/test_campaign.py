@@ -14,11 +14,15 @@ from harness.cli import main
 from harness.execute import CaseResult
 from harness.findings import Finding
 from harness.mutate.calls import OPERATORS
-from harness.mutate.campaign import Mutant, Mutation, judged, mutate
+from harness.mutate.campaign import Mutant, Mutation, judged, mutate, shapes
+from harness.mutate.meaning import meaning_of
+from harness.mutate.plans import plan_mutants
 from harness.options import check_options
-from harness.parity.results import StepResult
+from harness.parity.results import StageResult, StepResult
 from harness.trace import Trace
 from harness.worlds import Outcome, RankOutcome
+from pipeline.lower import get_policy, lower
+from pipeline.plan import build_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COURSE = Path(__file__).parents[1] / "programs" / "course"
@@ -30,7 +34,10 @@ def campaign(target: str, **given: object) -> Mutation:
     return mutate(session.prepare(target, "check", options), options, world)
 
 
-@pytest.mark.parametrize("target", ["naive", "1f1b", f"{EXAMPLES / 'gpipe.py'}:step"])
+@pytest.mark.parametrize(
+    "target",
+    ["naive", "1f1b", "interleaved", "zb-h1", "zbv", "dualpipe", f"{EXAMPLES / 'gpipe.py'}:step"],
+)
 def test_every_mutant_that_means_something_else_is_caught(target: str) -> None:
     mutation = campaign(target, cases=40)
     assert len(mutation.tried) == 40
@@ -38,6 +45,46 @@ def test_every_mutant_that_means_something_else_is_caught(target: str) -> None:
     assert mutation.of("missed") == []
     assert mutation.of("alarm") == []
     assert len(mutation.of("caught")) > 25
+
+
+@pytest.mark.parametrize(
+    ("target", "asked", "found"),
+    [
+        ("zbv", {}, [(3, 3)]),
+        ("dualpipe", {}, [(2, 4)]),
+        ("dualpipev", {}, [(2, 4)]),
+        ("dualpipev", {"world_size": "3,4"}, [(3, 6), (4, 8)]),
+        ("dualpipe", {"chunks": "4,6"}, [(2, 4), (2, 6)]),
+        ("dualpipe", {"world_size": 3, "chunks": 3}, [(3, 3)]),  # to be refused
+    ],
+)
+def test_a_shape_that_is_not_asked_for_is_one_that_the_schedule_accepts(
+    target: str, asked: dict[str, object], found: list[tuple[int, int]]
+) -> None:
+    options = check_options(**asked)  # type: ignore[arg-type]
+    assert shapes(session.prepare(target, "check", options), options) == found
+
+
+def test_a_plan_in_a_file_has_the_shape_that_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "plan.csv"
+    file.write_text(build_plan("zbv", 2, 2).to_csv())
+    mutation = campaign(str(file), cases=15)
+    assert mutation.ok
+    assert all("world=2 chunks=2" in tried.case for tried in mutation.tried)
+
+
+def test_what_is_kept_beyond_the_promise_is_found_though_it_means_the_same() -> None:
+    plan, policy = build_plan("dualpipe", 2, 4), get_policy("batched")
+    original = meaning_of(lower(plan, policy), policy)
+    over = [
+        mutant.name
+        for mutant in plan_mutants(plan, policy)
+        for meaning in [meaning_of(mutant.plan, policy)]
+        if meaning.same(original) and max(meaning.peaks) > 3
+    ]
+    assert over
+    (finding,) = harness.replay(f"dualpipe world=2 chunks=4 mutant={over[0]}").findings
+    assert finding.code == "memory-bound"
 
 
 def test_every_operator_on_calls_is_caught_as_something_of_its_kind() -> None:
@@ -86,11 +133,10 @@ def tried(
 ) -> str:
     case = Case("1f1b", 1, chunks=1, mutant="swap@0.0")
     found = tuple(Finding(code, "", "") for code in codes)
-    outcome = Outcome(
-        Trace(1), [RankOutcome(0, result=StepResult(0, initial=gradient))], "finished", 0.0
-    )
+    mine, right = (StepResult(0, (StageResult(0, 0, 0, initial=g),)) for g in (gradient, b"1"))
+    outcome = Outcome(Trace(1), [RankOutcome(0, result=mine)], "finished", 0.0)
     result = CaseResult(case, found, refused=refused)
-    return judged(Mutant(case, "", same), result, outcome, (StepResult(0, initial=b"1"),)).verdict
+    return judged(Mutant(case, "", same), result, outcome, (right,)).verdict
 
 
 def test_the_verdicts() -> None:

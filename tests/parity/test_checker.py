@@ -175,9 +175,7 @@ def test_a_monolith_that_is_not_finite_counts_as_not_compared(
 
     whole = Reference.columns
     monkeypatch.setattr(Reference, "columns", diverged)
-    monkeypatch.setattr(
-        "harness.parity.reference._initial_columns", lambda w, rows: diverged(Reference(w), rows)
-    )
+    monkeypatch.setattr(Reference, "columns_once", diverged)
     found, verdict = examine(case, outcome, STEP)
     assert found == []
     assert verdict is not None
@@ -253,4 +251,5 @@ def test_a_rank_that_left_in_the_middle_of_its_step_is_told() -> None:
 def test_results_hold_every_step_of_every_rank() -> None:
     case = case_of(steps=3)
     for result in results(run(case, planted.right())):
-        assert [len(record.backwards) for record in result.steps] == [4, 4, 4]
+        (stage,) = result.stages
+        assert [len(record.backwards) for record in stage.steps] == [4, 4, 4]

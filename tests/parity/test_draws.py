@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from harness.parity.draws import Origin, origin_of
-from harness.parity.reference import gradient_only, initial
+from harness.parity.reference import initial
 from pipeline.model import Workload
 
 WIDTH = 4
@@ -32,7 +32,7 @@ def told(weight: torch.Tensor, workload: Workload, layer: int = 1) -> Origin | N
 
 
 def test_the_monolith_draws_as_these_tests_do() -> None:
-    parameters = initial(gradient_only(WORKLOADS[0])).parameters
+    parameters = initial(WORKLOADS[0]).parameters
     assert torch.equal(parameters[2], drawn(7, EACH))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness.parity import bounds
 from harness.parity.reference import Columns, Reference, one_thread, step_at
-from harness.parity.results import StepRecord, pack, unpack
+from harness.parity.results import StageResult, StepRecord, pack, unpack
 from harness.parity.rows import by_size, partition
 from harness.parity.shadow import Shadow
 from pipeline.model import Monolith, Workload, chunk_sizes, make_optimizer
@@ -117,14 +117,15 @@ def record(fed: list[tuple[int, ...] | None], forwards: list[int] | None = None)
 
 
 def test_microbatches_are_cut_as_the_step_cut_them() -> None:
-    cut = partition(7, 3, record([(4, 5, 6), (0, 1), (2, 3)]))
+    cut = partition(7, 3, [record([(4, 5, 6), (0, 1), (2, 3)])])
     assert cut.rows == ((0, 1), (2, 3), (4, 5, 6))
-    assert cut.order([0, 1, 2]) == [2, 0, 1]
+    assert cut.order([0, 1, 2], [0, 1, 2]) == (2, 0, 1)
+    assert cut.order([0, 0, 2], [0, 1, 2]) == (0, 1, 2)
     assert cut.unfed == ()
 
 
 def test_samples_never_fed_are_a_microbatch_that_is_missing() -> None:
-    cut = partition(7, 3, record([(0, 1), (2, 3), (4, 5)]))
+    cut = partition(7, 3, [record([(0, 1), (2, 3), (4, 5)])])
     assert cut.rows[-1] == (6,)
     assert cut.unfed == (3,)
 
@@ -133,11 +134,11 @@ def test_samples_never_fed_are_a_microbatch_that_is_missing() -> None:
 def test_where_the_cut_cannot_be_told_it_is_the_executors(
     fed: list[tuple[int, ...] | None],
 ) -> None:
-    assert partition(5, 2, record(fed)).rows == ((0, 1, 2), (3, 4))
+    assert partition(5, 2, [record(fed)]).rows == ((0, 1, 2), (3, 4))
 
 
 def test_a_microbatch_fed_twice_is_one_column() -> None:
-    cut = partition(4, 2, record([(0, 1), (0, 1)]))
+    cut = partition(4, 2, [record([(0, 1), (0, 1)])])
     assert cut.rows == ((0, 1), (2, 3))
     assert cut.unfed == (1,)
 
@@ -157,7 +158,8 @@ def test_the_shadow_follows_the_ranks_optimizer(dtype: torch.dtype, optimizer: s
     model = Monolith(w)
     parameters = list(model.parameters())
     ranks = make_optimizer(w, parameters)
-    shadow = Shadow(w, Reference(w).values())
+    layout = tuple((name, tuple(p.shape)) for name, p in model.named_parameters())
+    shadow = Shadow(w, Reference(w).values(), (StageResult(0, 0, 0, layout),))
     for _ in range(3):
         ranks.zero_grad()
         model.step()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from harness.case import Case
 from harness.frames import Frames
-from harness.parity.program import Step, as_step, run_steps
+from harness.parity.program import Step, as_step, on_one_stage, run_steps
 from harness.parity.results import StepResult
 from harness.parity.shape import workload_of
 from harness.targets import Target
@@ -23,6 +23,7 @@ from harness.trace import UNKNOWN_SITE, Compute, RankError, Site, Trace
 from harness.worlds import Outcome, RankOutcome
 from pipeline.actions import Action, Kind
 from pipeline.comms import Comms, CommsArgumentError
+from pipeline.placement import Placement
 from pipeline.stage import build_batch, build_stage
 
 STEP = Target("step.py:step", "step")
@@ -72,6 +73,8 @@ class LocalComms:
         self.rank, self.world_size, self._queues = rank, queues.world, queues
         self.previous_rank = rank - 1 if rank else None
         self.next_rank = rank + 1 if rank < queues.world - 1 else None
+        self.placement, self.mirror = Placement.one_each(queues.world), None
+        self.device = torch.device("cpu")
         self._dtype = dtype
         self._posted: dict[int | None, deque[Receive]] = {rank - 1: deque(), rank + 1: deque()}
 
@@ -199,11 +202,13 @@ def _rank(
     comms = cast("Comms", LocalComms(rank, queues, workload.dtype))
     try:
         if isinstance(step, str):
-            step = as_step(Target(step, "schedule"), lambda: None, case)
+            step, _ = as_step(Target(step, "schedule"), lambda: None, case)
+        else:
+            step = on_one_stage(step)
         with RANDOM:  # threads share torch's random state
             stage = build_stage(workload, rank, case.world)
             batch = build_batch(workload, stage)
-        ranks[rank].result = run_steps(step, stage, batch, workload, comms, case, reporter)
+        ranks[rank].result = run_steps(step, [stage], batch, workload, comms, case, reporter)
         ranks[rank].finished = True
     except Exception as error:
         at = RankError(type(error).__name__, str(error), (), 0)

@@ -19,8 +19,11 @@ class DeadlockError(Exception):
         self.stuck = stuck
 
 
-def run(plan: Plan, policy: Policy) -> None:
-    """Run a lowered plan to its end; DeadlockError if it hangs, AssertionError if messages swap."""
+def run(plan: Plan, policy: Policy, *, buffered: bool = False) -> None:
+    """Run a lowered plan to its end; DeadlockError if it hangs, AssertionError if messages swap.
+
+    Buffered sends are done at once.
+    """
     sent: defaultdict[Channel, list[Action]] = defaultdict(list)
     posted: defaultdict[Channel, list[Action]] = defaultdict(list)
 
@@ -34,7 +37,7 @@ def run(plan: Plan, policy: Policy) -> None:
         place = mine.index(action)
         if place < len(theirs):
             assert theirs[place] == action.other_end, f"{action} met {theirs[place]}"
-        return place < len(theirs)
+        return place < len(theirs) or (buffered and action.kind.is_send)
 
     def rank_program(row: tuple[Action, ...]) -> Iterator[Action]:
         """Yield each operation that has to be matched before the rank goes on."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.actions import Action, Kind
 from pipeline.plan import Plan, build_plan
-from pipeline.schedules import RUNNABLE, SCHEDULES
+from pipeline.schedules import SCHEDULES
 
 worlds = st.integers(1, 8)
 chunk_counts = st.integers(1, 32)
@@ -35,9 +35,13 @@ def accepted(name: str, max_world: int = 8, max_chunks: int = 32) -> list[tuple[
     ]
 
 
+FULL_ONE_STAGE = ("naive", "gpipe", "1f1b")
+"""Those with one stage on a rank and full backwards."""
+
+
 @st.composite
-def plans(draw: st.DrawFn, max_chunks: int = 32, runnable: bool = False) -> Plan:
-    name = draw(st.sampled_from(RUNNABLE) if runnable else names)
+def plans(draw: st.DrawFn, max_chunks: int = 32, one_stage: bool = False) -> Plan:
+    name = draw(st.sampled_from(FULL_ONE_STAGE) if one_stage else names)
     return build_plan(name, *draw(st.sampled_from(accepted(name, 8, max_chunks))))
 
 

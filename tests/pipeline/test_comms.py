@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pipeline.actions import CURRENT, Action
 from pipeline.comms import Comms, CommsArgumentError
+from pipeline.placement import Placement, looped, v_shaped
 from tests.pipeline.threads import run_ranks
 
 
@@ -89,6 +90,26 @@ def test_a_label_set_by_an_executor_is_kept() -> None:
 def test_connecting_passes_once_along_every_pair_both_ways() -> None:
     _, transport = run_ranks(4, lambda rank: Comms().connect())
     assert sum(call.operation == "send" for call in transport.calls) == 6
+
+
+@pytest.mark.parametrize(
+    ("placement", "pairs"),
+    [
+        (Placement(looped(4)), [(0, 1), (0, 3), (1, 2), (2, 3)]),
+        (Placement(v_shaped(4)), [(0, 1), (1, 2), (2, 3)]),
+        (Placement(v_shaped(4), directions=2), [(0, 1), (1, 2), (2, 3)]),
+        (Placement((0, 2, 1, 3)), [(0, 2), (1, 2), (1, 3)]),
+    ],
+)
+def test_connecting_goes_through_the_pairs_in_one_order(
+    placement: Placement, pairs: list[tuple[int, int]]
+) -> None:
+    """So no two ranks come to two pairs in opposite orders, and none waits in a circle."""
+    _, transport = run_ranks(4, lambda rank: Comms(placement=placement).connect())
+    for rank in range(4):
+        mine = [call for call in transport.calls if call.rank == rank]
+        met = [tuple(sorted((rank, call.peer))) for call in mine]
+        assert met == [pair for pair in pairs if rank in pair for _ in range(2)]
 
 
 WRONG: dict[str, tuple[int, Callable[[Any], Any], str]] = {

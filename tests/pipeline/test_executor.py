@@ -4,19 +4,22 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pipeline.actions import CURRENT, Action
+from pipeline.actions import CURRENT, Action, Kind
 from pipeline.comms import Comms
 from pipeline.executor import StepProfile, run_step
 from pipeline.lower import POLICIES, lower
 from pipeline.model import Batch, Monolith, Workload, chunk_sizes
+from pipeline.placement import placement_of
 from pipeline.plan import Plan, build_plan, peak_in_flight
-from pipeline.schedules import RUNNABLE
-from pipeline.stage import Stage, build_batch, build_stage
+from pipeline.schedules import SCHEDULES
+from pipeline.stage import Stage, build_batch, build_stage, build_stages
 from tests.pipeline.threads import Transport, run_ranks
+
+WITH_BACKWARD = tuple(name for name, schedule in SCHEDULES.items() if not schedule.forward_only)
 
 
 @dataclass(frozen=True)
@@ -30,43 +33,49 @@ class Shape:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
+    schedule = SCHEDULES[draw(st.sampled_from(WITH_BACKWARD))]
     world = draw(st.integers(1, 4))
     chunks = draw(st.integers(1, 8))
+    assume(not schedule.refusal(world, chunks))
+    plan = build_plan(schedule, world, chunks)
+    depth = plan.stages // plan.directions
     workload = Workload(
         kind=draw(st.sampled_from(["seed", "conditioned"])),
-        layers=draw(st.integers(world, 7)),
+        layers=depth + draw(st.integers(0, 3)),
         width=draw(st.integers(2, 12)),
         classes=3,
         batch=draw(st.integers(chunks, 12)),
         dtype=draw(st.sampled_from([torch.float32, torch.float64, torch.bfloat16])),
     )
-    plan = build_plan(draw(st.sampled_from(RUNNABLE)), world, chunks)
     return Shape(plan, draw(st.sampled_from(list(POLICIES))), workload)
 
 
 @dataclass
 class RankStep:
     loss: Tensor | None
-    gradients: dict[str, Tensor]
+    gradients: dict[tuple[int, str], Tensor]
     peak: int
 
 
 def run_steps(shape: Shape, steps: int = 1) -> tuple[list[RankStep], Transport]:
     lowered = lower(shape.plan, shape.policy)
     workload, world = shape.workload, shape.plan.world
+    placement = placement_of(shape.plan)
     # Built one after the other: the threads share one random state.
-    stages = [build_stage(workload, rank, world) for rank in range(world)]
-    batches = [build_batch(workload, stage) for stage in stages]
+    held = [build_stages(workload, placement, rank) for rank in range(world)]
+    batches = [build_batch(workload, stages) for stages in held]
 
     def body(rank: int) -> RankStep:
-        row, stage, batch, profile = lowered.rows[rank], stages[rank], batches[rank], StepProfile()
-        comms = Comms(workload.dtype)
+        row, stages, batch, profile = lowered.rows[rank], held[rank], batches[rank], StepProfile()
+        comms = Comms(workload.dtype, placement=placement)
         for _ in range(steps):
-            stage.zero_grad()
-            loss = run_step(row, shape.policy, stage, comms, batch, shape.plan.chunks, profile)
+            for stage in stages:
+                stage.zero_grad()
+            loss = run_step(row, shape.policy, stages, comms, batch, shape.plan.chunks, profile)
         assert CURRENT.get() is None
         gradients = {
-            stage.monolith_name(name): parameter.grad
+            (stage.number, stage.monolith_name(name)): parameter.grad
+            for stage in stages
             for name, parameter in stage.named_parameters()
             if parameter.grad is not None
         }
@@ -75,21 +84,42 @@ def run_steps(shape: Shape, steps: int = 1) -> tuple[list[RankStep], Transport]:
     return run_ranks(shape.plan.world, body)
 
 
-@settings(max_examples=60)
+def orders(plan: Plan, stage: int, kinds: tuple[Kind, ...]) -> list[int]:
+    """Return the microbatches of a stage in the order of its actions of these kinds."""
+    row = plan.rows[plan.rank_of(stage)]
+    parts = [part for action in row for part in action.parts]
+    return [p.microbatch for p in parts if p.stage == stage and p.kind in kinds]
+
+
+def monolith(shape: Shape, order: list[int]) -> tuple[Tensor, dict[str, Tensor]]:
+    model = Monolith(shape.workload)
+    loss = model.step_microbatched(order, chunk_sizes(shape.workload.batch, shape.plan.chunks))
+    return loss, {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+
+
+@settings(max_examples=120)
 @given(shapes())
 def test_a_step_is_bitwise_the_monolith_s_microbatched_one(shape: Shape) -> None:
     ranks, transport = run_steps(shape, steps=2)
-    monolith = Monolith(shape.workload)
-    sizes = chunk_sizes(shape.workload.batch, shape.plan.chunks)
-    loss = monolith.step_microbatched(range(shape.plan.chunks), sizes)
-    assert [rank.loss is None for rank in ranks] == [True] * (shape.plan.world - 1) + [False]
-    assert ranks[-1].loss is not None
-    assert torch.equal(ranks[-1].loss, loss)
-    found = {name: grad for rank in ranks for name, grad in rank.gradients.items()}
-    assert list(found) == [name for name, _ in monolith.named_parameters()]
-    for name, parameter in monolith.named_parameters():
-        assert parameter.grad is not None
-        assert torch.equal(found[name], parameter.grad)
+    plan = shape.plan
+    placement = placement_of(plan)
+    lasts = [stage for stage in range(plan.stages) if placement.is_last(stage)]
+    loss = sum(monolith(shape, orders(plan, last, (Kind.B, Kind.I)))[0] for last in lasts)
+    for rank, step in enumerate(ranks):
+        assert (step.loss is not None) == any(plan.rank_of(last) == rank for last in lasts)
+        assert step.loss is None or torch.equal(step.loss, torch.as_tensor(loss))
+    found = {key: grad for rank in ranks for key, grad in rank.gradients.items()}
+    for stage in range(plan.stages):
+        halves = [
+            monolith(shape, orders(plan, copy, (Kind.B, Kind.W)))[1]
+            for copy in placement.copies(stage)
+        ]
+        names = [name for number, name in found if number == stage]
+        assert len(names) >= 2
+        for name in names:
+            right = sum((half[name] for half in halves[1:]), start=halves[0][name])
+            assert torch.equal(found[stage, name], right)
+    assert {name for _, name in found} == set(halves[0])
     assert all(call.waited for call in transport.calls)
 
 
@@ -130,11 +160,11 @@ def run_alone(row: str, stage: Stage, batch: Batch) -> None:
     run_ranks(1, lambda rank: run_step(actions, "async", stage, Comms(stage.dtype), batch, 2))
 
 
-def test_an_action_that_cannot_be_run_is_refused_with_those_that_can() -> None:
+def test_an_action_on_a_stage_that_is_not_here_is_refused() -> None:
     workload = Workload.conditioned()
     stage = build_stage(workload, 0, 1)
-    with pytest.raises(ValueError, match=r"the executor runs F B SEND_F SEND_B .*: got 0I0"):
-        run_alone("0F0 0I0 0W0", stage, build_batch(workload, stage))
+    with pytest.raises(ValueError, match="1F0 is on a rank that holds stage 0"):
+        run_alone("0F0 1F0", stage, build_batch(workload, stage))
 
 
 def test_a_row_without_its_receives_is_refused() -> None:

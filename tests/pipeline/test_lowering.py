@@ -59,7 +59,7 @@ def test_no_schedule_hangs_on_gloo_at_any_shape(name: str) -> None:
         run(lower(build_plan(name, world, chunks)), POLICIES["batched"])
 
 
-@given(plans(runnable=True), asynchronous)
+@given(plans(one_stage=True), asynchronous)
 def test_policies_that_let_messages_cross_never_hang_on_gloo(plan: Plan, policy: str) -> None:
     run(lower(plan, policy), POLICIES[policy])
 

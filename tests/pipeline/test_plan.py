@@ -111,7 +111,7 @@ def test_something_else_than_an_action_is_refused_by_name() -> None:
 
 
 def test_a_generator_that_never_ends_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.plan.MAX_ROW", 100)
+    monkeypatch.setattr("pipeline.generate.MAX_ROW", 100)
 
     def endless(rank: int, world: int, chunks: int) -> Iterator[str]:
         while True:
@@ -180,7 +180,7 @@ def test_an_action_on_the_wrong_rank_is_named_with_the_right_one() -> None:
 
 def test_a_backward_before_its_forward_is_named() -> None:
     assert problems("0B0 0F0") == ["rank 0: 0B0 comes before 0F0, which it needs"]
-    assert problems("0F0 0W0 0I0") == ["rank 0: 0W0 comes before 0B0, which it needs"]
+    assert problems("0F0 0W0 0I0") == ["rank 0: 0W0 comes before 0I0, which it needs"]
 
 
 def test_ranks_that_wait_for_each_other_are_named() -> None:

@@ -9,7 +9,7 @@ from pipeline.plan import Plan, build_plan, peak_in_flight, validate
 from pipeline.plan_timing import plan_timing, with_defaults
 from pipeline.schedules import RUNNABLE, SCHEDULES, get_schedule
 from pipeline.timing import simulate, timeline
-from tests.pipeline.strategies import accepted, plans
+from tests.pipeline.strategies import FULL_ONE_STAGE, accepted, plans
 
 
 @given(plans())
@@ -39,7 +39,7 @@ def test_what_a_schedule_says_of_itself_is_so(name: str) -> None:
     kinds = {part.kind for row in plan.rows for action in row for part in action.parts}
     assert schedule.splits_backward is bool(kinds & {Kind.I, Kind.W})
     assert schedule.forward_only is (kinds == {Kind.F})
-    assert (name in RUNNABLE) is (name in ("naive", "gpipe", "1f1b"))
+    assert (name in RUNNABLE) is (name != "forward-only")
     assert sorted(plan.placement) == sorted(list(range(4)) * (plan.stages // 4))
 
 
@@ -74,7 +74,7 @@ def test_no_rank_has_more_in_flight_than_its_schedule_promises(plan: Plan) -> No
     peaks = peak_in_flight(plan)
     assert all(peak <= most for peak, most in zip(peaks, promised, strict=True))
     assert max(peaks) == max(promised)  # and no fewer: the bound is tight
-    if plan.schedule in RUNNABLE or plan.schedule == "interleaved":
+    if plan.schedule in FULL_ONE_STAGE or plan.schedule == "interleaved":
         assert peaks == promised
 
 
@@ -92,7 +92,7 @@ def test_idle_time_is_what_the_schedule_s_formula_says(
             assert plan_timing(plan, costs).idle == (promised,) * plan.world
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULES if name not in ("v-half", "v-min")])
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_a_formula_is_promised_for_a_full_pipeline_at_equal_costs(name: str) -> None:
     for world, chunks in ((4, 8), (8, 16)):
         assert SCHEDULES[name].idle(world, chunks, with_defaults({})) is not None

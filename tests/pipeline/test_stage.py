@@ -66,10 +66,37 @@ def test_activations_are_held_from_forward_to_backward() -> None:
     runner = StageRunner(stage, Batch(16, None, None), [8, 8])
     for microbatch in range(2):
         runner.forward(microbatch, torch.ones(8, 16, dtype=torch.float64))
-    assert (runner.in_flight, runner.peak_in_flight) == (2, 2)
+    assert runner.in_flight == 2
     for microbatch in range(2):
         gradient = runner.backward(microbatch, torch.ones(8, 16, dtype=torch.float64))
         assert gradient is not None
         assert gradient.shape == (8, 16)
-    assert (runner.in_flight, runner.peak_in_flight) == (0, 2)
+    assert runner.in_flight == 0
     assert runner.loss is None
+
+
+def test_a_split_backward_gives_the_weights_nothing_before_w_and_the_same_in_the_end() -> None:
+    workload = Workload.conditioned()
+    whole, cut = (build_stage(workload, 1, 3) for _ in range(2))
+    gradient = torch.ones(8, 16, dtype=torch.float64)
+    of_inputs = []
+    for stage, kind in ((whole, "B"), (cut, "I")):
+        runner = StageRunner(stage, Batch(16, None, None), [8, 8])
+        for microbatch in range(2):
+            runner.forward(microbatch, torch.ones(8, 16, dtype=torch.float64))
+            run = runner.backward if kind == "B" else runner.backward_input
+            of_inputs.append(run(microbatch, gradient))
+        if kind == "I":
+            assert all(parameter.grad is None for parameter in stage.parameters())
+            assert runner.in_flight == 2
+            for microbatch in range(2):
+                runner.backward_weight(microbatch)
+        assert runner.in_flight == 0
+    assert of_inputs[0] is not None
+    for of_input in of_inputs:
+        assert of_input is not None
+        assert torch.equal(of_input, of_inputs[0])
+    for one, other in zip(whole.parameters(), cut.parameters(), strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.equal(one.grad, other.grad)

@@ -64,11 +64,20 @@ def test_one_rank_trains_to_the_course_s_losses(schedule: str) -> None:
 
 
 @pytest.mark.gloo
-def test_four_ranks_train_to_the_course_s_losses_and_the_last_one_reports() -> None:
+@pytest.mark.parametrize("schedule", ["interleaved", "zbv", "dualpipe"])
+def test_two_ranks_with_two_stages_each_train_to_the_course_s_losses(schedule: str) -> None:
+    """They print once: the second direction's last stage has the same loss."""
+    run = launch(2, "--schedule", schedule, "--policy", "async")
+    assert run.returncode == 0, run.stderr
+    assert_expected(run.stdout)
+    assert run.stdout.count("step    0 ") == 1
+
+
+def launch(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    launcher += ["--local-addr", "127.0.0.1", "--nproc-per-node", "4"]
-    run = subprocess.run(
-        [*launcher, "-m", "pipeline", "--backend", "gloo", "--profile", "--timeout", "60"],
+    launcher += ["--local-addr", "127.0.0.1", "--nproc-per-node", str(ranks)]
+    return subprocess.run(
+        [*launcher, "-m", "pipeline", "--backend", "gloo", "--timeout", "60", *arguments],
         cwd=ROOT,
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -76,6 +85,11 @@ def test_four_ranks_train_to_the_course_s_losses_and_the_last_one_reports() -> N
         timeout=200,
         check=False,
     )
+
+
+@pytest.mark.gloo
+def test_four_ranks_train_to_the_course_s_losses_and_the_last_one_reports() -> None:
+    run = launch(4, "--profile")
     assert run.returncode == 0, run.stderr
     assert_expected(run.stdout)
     assert run.stdout.count("step    0 ") == 1

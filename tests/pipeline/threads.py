@@ -24,6 +24,7 @@ class Call:
 
     operation: str
     rank: int
+    peer: int
     action: Action | None
     waited: bool = False
     batched: bool = False
@@ -72,26 +73,26 @@ class Transport:
     def get_world_size(self, group: object = None) -> int:
         return self.world
 
-    def _called(self, operation: str, waited: bool) -> Call:
-        call = Call(operation, self.get_rank(), CURRENT.get(), waited)
+    def _called(self, operation: str, peer: int, waited: bool) -> Call:
+        call = Call(operation, self.get_rank(), peer, CURRENT.get(), waited)
         self.calls.append(call)
         return call
 
     def send(self, tensor: Tensor, dst: int, group: object = None) -> None:
-        self._called("send", waited=True)
+        self._called("send", dst, waited=True)
         self._put(tensor, dst)
 
     def isend(self, tensor: Tensor, dst: int, group: object = None) -> Request:
-        call = self._called("isend", waited=False)
+        call = self._called("isend", dst, waited=False)
         self._put(tensor, dst)
         return Request(call)
 
     def recv(self, tensor: Tensor, src: int, group: object = None) -> None:
-        self._called("recv", waited=True)
+        self._called("recv", src, waited=True)
         self._post(tensor, src)()
 
     def irecv(self, tensor: Tensor, src: int, group: object = None) -> Request:
-        return Request(self._called("irecv", waited=False), self._post(tensor, src))
+        return Request(self._called("irecv", src, waited=False), self._post(tensor, src))
 
     @staticmethod
     def P2POp(op: Any, tensor: Tensor, peer: int, group: object = None) -> "Operation":  # noqa: N802

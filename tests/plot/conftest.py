@@ -81,5 +81,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "twice.csv").write_text("0F0,0B0,0F0\n1F0,1B0\n")
     (tmp_path / "early.csv").write_text("0B0,0F0\n1F0,1B0\n")
     (tmp_path / "far.csv").write_text("0F0,0B0\n1F0,2F0\n")
+    (tmp_path / "many.csv").write_text("0F0,0B0,0F99999\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path

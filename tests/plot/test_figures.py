@@ -9,7 +9,7 @@ import pytest
 from harness.plot.bubble import Wait
 from harness.plot.causes import Causes
 from harness.plot.figures import caution, differences, measure
-from harness.plot.path import critical_path, shortened
+from harness.plot.path import critical_path
 from harness.plot.placed import Placed, place
 from harness.timeline import Bubble, Costs
 from pipeline.actions import Action
@@ -90,7 +90,7 @@ def test_sends_and_receives_take_no_time() -> None:
     plan = build_plan("1f1b", *SHAPE)
     bare, lowered = place(plan, Costs()), place(lower(plan), Costs())
     assert (lowered.makespan, lowered.idle, lowered.peaks) == (bare.makespan, bare.idle, bare.peaks)
-    assert measure(lowered).names == measure(bare).names
+    assert measure(lowered).path.names == measure(bare).path.names
     assert [s.gradients for s in measure(lowered).sources] == [9, 6, 3, 0]
 
 
@@ -107,7 +107,7 @@ def test_work_that_costs_nothing_makes_no_bubble() -> None:
     plot = placed("gpipe", 2, 2, Costs(0, 0, 0, 0))
     assert plot.makespan == 0
     assert plot.bubble == Bubble(None, None)
-    assert measure(plot).names[0] == "0F0"
+    assert measure(plot).path.names[0] == "0F0"
 
 
 def test_an_invalid_plan_runs_until_nothing_can() -> None:
@@ -139,6 +139,7 @@ def test_stages_of_different_sizes_are_pointed_out() -> None:
 
 
 def test_a_long_path_is_printed_shortened() -> None:
-    names = [str(number) for number in range(20)]
-    assert shortened(names) == "0 1 2 3 4 5 … 16 17 18 19"
-    assert shortened(names[:10]) == " ".join(names[:10])
+    path = measure(placed("naive", 2, 5)).path
+    assert len(path) == 20
+    assert str(path) == "0F0 1F0 1B0 0B0 0F1 1F1 … 0F4 1F4 1B4 0B4"
+    assert str(measure(placed("naive", 2, 2)).path) == "0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1"

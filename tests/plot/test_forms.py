@@ -36,8 +36,18 @@ def test_json_has_the_plan_and_its_figures(plot: Command) -> None:
         "idle": [2, 2],
         "bubble": {"of_total": pytest.approx(1 / 3), "of_ideal": 0.5},
         "peak_in_flight": [2, 1],
+        "policy": "batched",
+        "semantics": {
+            "buffered": "finishes",
+            "gloo": "finishes",
+            "nccl-eager capacity=0": "finishes",
+            "nccl-eager capacity=inf": "finishes",
+            "nccl-lazy capacity=0": "finishes",
+            "nccl-lazy capacity=inf": "finishes",
+        },
         "critical_path": ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"],
         "grid": [["0F0", "0F1", "", "0B0", "", "0B1"], ["", "1F0", "1B0", "1F1", "1B1", ""]],
+        "omitted": {},
         "findings": [],
     }
 

@@ -143,3 +143,12 @@ def sends_and_leaves(rank, world_size):
     tensor = torch.empty(3)
     dist.recv(tensor, 0)
     return tensor.tolist()
+
+
+def tags_in_another_order(rank: int, world_size: int) -> None:
+    for tag in (1, 2) if rank == 0 else (2, 1):
+        value = torch.full((4,), float(tag))
+        if rank == 0:
+            dist.send(value, 1, tag=tag)
+        else:
+            dist.recv(value, 0, tag=tag)

@@ -59,6 +59,20 @@ def test_ignored_tags_are_told_under_one_of_nccls_semantics_alone(semantics: str
     assert hazard(harness.replay(finding.case)).cause == "tags-ignored"
 
 
+@pytest.mark.parametrize("semantics", ["nccl-eager", "nccl-lazy"])
+def test_what_hangs_on_gloo_by_its_tags_mixes_messages_up_on_nccl(semantics: str) -> None:
+    """Two blocking sends, received in the other order."""
+    target = f"{messages.__file__}:tags_in_another_order"
+    finding = hazard(harness.run(target, 2, semantics=semantics))
+    assert (finding.cause, finding.severity) == ("tags-ignored", "error")
+    assert (
+        "its recv with tag 2 comes first, and so gets what was sent with tag 1" in finding.message
+    )
+    assert finding.confirmed_on == ("sim",)
+    (hang,) = harness.run(target, 2, confirm=False, semantics="gloo").findings
+    assert hang.code == "deadlock"
+
+
 def test_what_hangs_only_under_nccl_is_a_warning_of_a_run() -> None:
     report = harness.run(CRISS_CROSS, 2, confirm=False)
     assert (hazard(report).severity, report.exit_code) == ("warning", 0)

@@ -4,8 +4,8 @@ Does: Rank 0 tags a message by the microbatch, from 0; rank 1 expects tags from 
 
 Wrong: On gloo a receive takes only a message of its own tag.
 
-Shows: Both ranks hang on gloo. NCCL has no tags, and there the program ends; with buffered sends
-rank 1 alone hangs.
+Shows: Both ranks hang on gloo. NCCL has no tags: there the program ends, with a message that was
+meant for another receive as far as the tags say. With buffered sends rank 1 alone hangs.
 
 Instead: Let both sides compute the tag from the microbatch in the same way.
 """
@@ -21,7 +21,11 @@ LABEL = {
     "code": "deadlock",
     "cause": "tag-mismatch",
     "ranks": [0, 1],
-    "semantics": {"buffered": "orphan-wait"},
+    "semantics": {
+        "buffered": "orphan-wait",
+        "nccl-eager": "nccl-hazard",
+        "nccl-lazy": "nccl-hazard",
+    },
     "backends": {"nccl": None},
 }
 
