@@ -4,7 +4,7 @@ Each check is a generator over the plan; together they take time linear in its l
 first looked at as numbers (:mod:`pipeline.sound`), and as actions where something is wrong there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -41,16 +41,23 @@ def find_problems(plan: "Plan", walked: Walk | None = None) -> list[Problem]:
     A missing action would show again as a missing send and as a rank that never gets on.
     `walked` is the plan's walk, of one that was walked already.
     """
-    for check in (_misplaced, _incomplete, _unmatched):
-        if problems := list(check(plan)):
+    for suspects, check in (
+        (sound.misplaced, misplaced),
+        (sound.incomplete, incomplete),
+        (sound.unmatched, unmatched),
+    ):
+        if problems := list(check(plan, suspects(plan))):
             return problems
     walked = walked or walk(plan)
-    return list(_before_cause(plan, walked)) or list(_never_runs(plan, walked))
+    # A walk sticks where an action comes before what it needs. It does not where work stands
+    # before the receive of its data, which may have been sent.
+    late = walked.stuck.keys() | sound.before_receives(plan)
+    return list(before_cause(plan, sorted(late))) or list(_never_runs(plan, walked))
 
 
-def _misplaced(plan: "Plan") -> Iterator[Problem]:
-    """Actions out of range, or on the wrong rank."""
-    for rank in sound.misplaced(plan):
+def misplaced(plan: "Plan", ranks: Iterable[int]) -> Iterator[Problem]:
+    """Actions out of range, or on the wrong rank, in the rows of these ranks."""
+    for rank in ranks:
         for action in _parts(plan.actions(rank)):
             if not 0 <= action.stage < plan.stages:
                 yield Problem(rank, action, f"is out of range: stages are 0..{plan.stages - 1}")
@@ -71,17 +78,16 @@ def _parts(row: Iterable[Action]) -> Iterator[Action]:
         yield from action.parts
 
 
-def _incomplete(plan: "Plan") -> Iterator[Problem]:
+def incomplete(plan: "Plan", ranks: Collection[int]) -> Iterator[Problem]:
     """Actions given twice, and work that no action does: each stage's are in one row by now."""
     seen: dict[Action, Action] = {}  # each as it stands in the plan, with its origin
-    wrong = sound.incomplete(plan)
-    for rank in wrong:
+    for rank in ranks:
         for action in _parts(plan.actions(rank)):
             if action in seen:
                 yield Problem(rank, action, "appears twice")
             seen.setdefault(action, action)
     for stage, rank in enumerate(plan.placement):
-        if rank in wrong:
+        if rank in ranks:
             yield from _left_out(plan, stage, seen)
 
 
@@ -115,13 +121,13 @@ def _absent(
     return Problem(rank, replace(action, origin=origin), reason)
 
 
-def _unmatched(plan: "Plan") -> Iterator[Problem]:
+def unmatched(plan: "Plan", ranks: Collection[int]) -> Iterator[Problem]:
     """In a lowered plan: messages with one end, and work whose data no message brings."""
-    if not plan.is_lowered or not (wrong := sound.unmatched(plan)):
+    if not plan.is_lowered or not ranks:
         return
-    ranks = range(plan.world)
-    present = {a for rank in ranks for a in plan.actions(rank) if a.kind.is_comm}
-    for rank in wrong:
+    every = range(plan.world)
+    present = {a for rank in every for a in plan.actions(rank) if a.kind.is_comm}
+    for rank in ranks:
         for action in plan.actions(rank):
             if action.kind.is_comm:
                 other = action.other_end
@@ -136,13 +142,9 @@ def _unmatched(plan: "Plan") -> Iterator[Problem]:
                     yield Problem(rank, action, f"needs {receive}, which is missing")
 
 
-def _before_cause(plan: "Plan", walked: Walk) -> Iterator[Problem]:
-    """Actions that come before what they need in their own row: a walk sticks there.
-
-    It does not where work stands before the receive of its data, which may have been sent.
-    """
-    late = sound.before_receives(plan) if plan.is_lowered else set()
-    for rank in sorted(walked.stuck.keys() | late):
+def before_cause(plan: "Plan", ranks: Iterable[int]) -> Iterator[Problem]:
+    """Actions that come before what they need in their own row."""
+    for rank in ranks:
         done: set[Result] = set()
         there_is = {part for action in plan.actions(rank) for part in action.parts}
         for action in plan.actions(rank):

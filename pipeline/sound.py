@@ -98,7 +98,12 @@ _OTHER_END = {SEND_F: (RECV_F, 1), RECV_F: (SEND_F, -1), SEND_B: (RECV_B, -1), R
 
 
 def unmatched(plan: "Plan") -> list[int]:
-    """List the ranks with messages that have one end, or work whose data no message brings."""
+    """List the ranks with messages that have one end, or work whose data no message brings.
+
+    Of a plan without sends and receives none.
+    """
+    if not plan.is_lowered:
+        return []
     width = plan.chunks
     present = {kind: bytearray(plan.stages * width) for kind in COMMS}
     for row in plan.coded.rows:
@@ -131,7 +136,9 @@ def _crossing(plan: "Plan") -> dict[int, list[bool]]:
 
 
 def before_receives(plan: "Plan") -> set[int]:
-    """Return the ranks with work that stands before the receive of its data."""
+    """Return the ranks with work that stands before the receive of its data, if there are any."""
+    if not plan.is_lowered:
+        return set()
     crossing = _crossing(plan)
     late = set()
     for rank, row in enumerate(plan.coded.rows):

@@ -9,7 +9,6 @@ from harness.checkers.phrases import ranks_text
 from harness.findings import Finding, Operation
 from harness.hazards.check import CONDITIONS, Hang, by_root_cause, hang_finding
 from harness.hazards.messages import Messages, Swap
-from harness.hazards.plans import GROUP
 from harness.hazards.queues import Communicator, Semantics
 from harness.hazards.replay import Replay
 from harness.hazards.scripts import Await, Post, Script
@@ -21,6 +20,9 @@ CROSSING = (
     "of the two receive first"
 )
 IN_ORDER = "post the receives of one rank's messages in the order in which it sends them"
+
+GROUP = "0"
+"""The one group that a plan's messages are in."""
 
 
 def swapped(messages: Messages, swap: Swap) -> Finding:

@@ -14,6 +14,7 @@ from pipeline.coded import (
     COMMS,
     FORWARD,
     KINDS,
+    NUMBERS,
     RECV_B,
     RECV_F,
     SEND_B,
@@ -146,12 +147,12 @@ class Messages:
     def steps(self, rank: int) -> array[int]:
         """Return what a rank does where nothing is batched: n to post operation n, ~n to await it.
 
-        As :func:`pipeline.executor.run_step` does it; see :mod:`harness.hazards.plans`.
+        As :func:`pipeline.executor.run_step` does it.
         """
         steps = array("q")
         pending: dict[tuple[int, int, int], int] = {}
         number = self.base[rank]
-        later = frozenset(KINDS.index(kind) for kind in self.policy.asynchronous)
+        later = frozenset(map(NUMBERS.__getitem__, self.policy.asynchronous))
         for part in self.plan.coded.rows[rank].parts():
             kind, stage, microbatch = part
             if kind in COMMS:

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.hazards.check import cause_of, find_hangs
-from harness.hazards.plans import plan_scripts
 from harness.hazards.scripts import Await, Post
 from harness.hazards.verdicts import judge
 from pipeline.lower import lower
 from pipeline.plan import Plan, build_plan
 from pipeline.schedules import SCHEDULES
+from tests.hazards.scripts_of_plans import plan_scripts
 from tests.pipeline.strategies import FULL_ONE_STAGE, accepted, any_valid_plans
 
 NAMES = list(SCHEDULES)

@@ -175,6 +175,6 @@ def test_every_hang_can_be_told(what: list[Script], how: Semantics, capacity: fl
 
 
 def test_nothing_here_needs_torch() -> None:
-    code = "import sys, harness.hazards, harness.hazards.plans; print('torch' in sys.modules)"
+    code = "import sys, harness.hazards, harness.hazards.verdicts; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

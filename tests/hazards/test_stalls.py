@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from harness.hazards.explain import replay_of
 from harness.hazards.messages import Messages
-from harness.hazards.plans import plan_scripts
 from harness.hazards.queues import Semantics
 from harness.hazards.replay import Replay
 from harness.hazards.stalls import BUFFERED, GLOO, Condition, find_stalls
@@ -21,6 +20,7 @@ from harness.hazards.tangle import find_tangle
 from harness.hazards.verdicts import judge
 from pipeline.lower import POLICIES, lower
 from pipeline.plan import Plan, build_plan
+from tests.hazards.scripts_of_plans import plan_scripts
 from tests.pipeline.rendezvous import DeadlockError, run
 from tests.pipeline.strategies import any_valid_plans, plans
 

@@ -2,10 +2,10 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
+from pipeline import problems
 from pipeline.actions import Action, Kind
-from pipeline.dependencies import Result, result, results
+from pipeline.dependencies import Result, results
 from pipeline.plan import Plan, Problem
 
 
@@ -42,112 +42,12 @@ def run_order(
 
 
 def find_problems(plan: Plan) -> list[Problem]:
-    """List the root causes: later checks run only on what passes the earlier ones.
-
-    A missing action would show again as a missing send and as a rank that never gets on.
-    """
-    for check in (_misplaced, _incomplete, _unmatched, _before_cause, _never_runs):
-        if problems := list(check(plan)):
-            return problems
-    return []
-
-
-def _misplaced(plan: Plan) -> Iterator[Problem]:
-    """Actions out of range, or on the wrong rank."""
-    for rank, row in enumerate(plan.rows):
-        for action in _parts(row):
-            if not 0 <= action.stage < plan.stages:
-                yield Problem(rank, action, f"is out of range: stages are 0..{plan.stages - 1}")
-            elif not 0 <= action.microbatch < plan.chunks:
-                allowed = f"0..{plan.chunks - 1}"
-                yield Problem(rank, action, f"is out of range: microbatches are {allowed}")
-            elif (owner := plan.placement[action.stage]) != rank:
-                reason = f"is on the wrong rank: stage {action.stage} is on rank {owner}"
-                yield Problem(rank, action, reason)
-            elif action.microbatch not in (own := plan.microbatches(action.stage)):
-                reason = f"goes the other way: stage {action.stage} does {own[0]}..{own[-1]}"
-                yield Problem(rank, action, reason)
-
-
-def _parts(row: Sequence[Action]) -> Iterator[Action]:
-    """Give the actions of a row, an overlapped pair as its two."""
-    for action in row:
-        yield from action.parts
-
-
-def _incomplete(plan: Plan) -> Iterator[Problem]:
-    """Actions given twice, and work that no action does."""
-    seen: dict[Action, Action] = {}  # each as it stands in the plan, with its origin
-    for rank, row in enumerate(plan.rows):
-        for action in _parts(row):
-            if action in seen:
-                yield Problem(rank, action, "appears twice")
-            seen.setdefault(action, action)
-    for stage, rank in enumerate(plan.placement):
-        for microbatch in plan.microbatches(stage):
-            forward, full, of_input, of_weights = (
-                Action(stage, kind, microbatch) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)
-            )
-            split = [seen[half] for half in (of_input, of_weights) if half in seen]
-            backwards = [seen[full]] if full in seen else split
-            if forward not in seen:
-                yield _absent(rank, forward, backwards)
-            if plan.forward_only:
-                yield from (Problem(rank, back, "is in a forward-only plan") for back in backwards)
-            elif full in seen and split:
-                yield Problem(rank, split[0], f"is done already by {full}")
-            elif not backwards:
-                yield _absent(rank, full, [seen[forward]] if forward in seen else [])
-            elif full not in seen and len(split) == 1:
-                other = of_weights if split[0] == of_input else of_input
-                yield _absent(rank, other, split, f"is missing: {split[0]} is half of a backward")
-
-
-def _absent(
-    rank: int, action: Action, beside: Sequence[Action], reason: str = "is missing"
-) -> Problem:
-    """Make a problem of an action that is nowhere: it is told at the line of one it belongs to."""
-    origin = beside[0].origin if beside else None
-    return Problem(rank, replace(action, origin=origin), reason)
-
-
-def _unmatched(plan: Plan) -> Iterator[Problem]:
-    """In a lowered plan: messages with one end, and work whose data no message brings."""
-    if not plan.is_lowered:
-        return
-    present = {action for row in plan.rows for action in _parts(row)}
-    for rank, row in enumerate(plan.rows):
-        for action in row:
-            if action.kind.is_comm:
-                other = action.other_end
-                end = "receive" if action.kind.is_send else "send"
-                if other not in present:
-                    yield Problem(rank, action, f"has no {end}: {other} is missing")
-                elif plan.placement[other.stage] == rank:
-                    yield Problem(rank, action, f"sends to its own rank: {other} is there too")
-                continue
-            for receive in plan.receives_for(action):
-                if receive not in present:
-                    yield Problem(rank, action, f"needs {receive}, which is missing")
-
-
-def _before_cause(plan: Plan) -> Iterator[Problem]:
-    """Actions that come before what they need in their own row."""
-    for rank, row in enumerate(plan.rows):
-        done: set[Result] = set()
-        there_is = {part for action in row for part in action.parts}
-        for action in row:
-            own = [need for need in plan.needs(action) if plan.placement[need[0]] == rank]
-            if plan.is_lowered:
-                own += [result(receive) for receive in plan.receives_for(action)]
-            for missing in own:
-                if missing not in done:
-                    needed = Action(*missing)
-                    of_input = Action(needed.stage, Kind.I, needed.microbatch)
-                    if needed.kind is Kind.B and of_input in there_is:
-                        needed = of_input
-                    yield Problem(rank, action, f"comes before {needed}, which it needs")
-            done.update(results(action))
+    """List the root causes: every row is gone through, whatever its numbers say."""
+    every = range(plan.world)
+    for check in (problems.misplaced, problems.incomplete, problems.unmatched):
+        if found := list(check(plan, every)):
+            return found
+    return list(problems.before_cause(plan, every)) or list(_never_runs(plan))
 
 
 def _never_runs(plan: Plan) -> Iterator[Problem]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harness.hazards.explain import GROUP
 from harness.hazards.scripts import Await, Post, Script
 from pipeline.actions import Action, Kind
 from pipeline.lower import Policy, batches, get_policy
 from pipeline.plan import Plan
-
-GROUP = "0"
 
 
 def plan_scripts(plan: Plan, policy: Policy | str, size: int = 4) -> list[Script]:
