@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from harness.case import Case
 from harness.checkers import deadlock
 from harness.checkers.consequences import follows
-from harness.checkers.errors import check_errors, check_timeout, followed_by, only_dragged
+from harness.checkers.errors import (
+    began_with_none,
+    check_errors,
+    check_timeout,
+    followed_by,
+    only_dragged,
+)
 from harness.checkers.labels import check_labels
 from harness.checkers.mismatches import check_collectives, check_messages, check_skew
 from harness.checkers.requests import (
@@ -19,7 +25,6 @@ from harness.checkers.requests import (
 )
 from harness.findings import Finding
 from harness.semantics import NCCL
-from harness.trace import RankError
 from harness.worlds import Outcome
 
 
@@ -69,7 +74,8 @@ def _folded(errors: list[Finding], outcome: Outcome) -> list[Finding]:
 def _errors(outcome: Outcome, semantics: str | None) -> list[Finding]:
     trace, backend = outcome.trace, outcome.backend
     failed = check_errors(outcome)
-    if any(rank.error is not None and _may_lack_gradient(rank.error) for rank in outcome.ranks):
+    raised = [rank.error for rank in outcome.ranks if rank.error is not None]
+    if any(error.refused or began_with_none(error) for error in raised):
         from harness.checkers.graph_cut import explain_none_gradient  # needs torch
 
         graph_cut = explain_none_gradient(outcome)
@@ -97,10 +103,6 @@ def _errors(outcome: Outcome, semantics: str | None) -> list[Finding]:
     if outcome.ending == "finished":
         found += check_unreceived(trace) + check_unawaited(trace)
     return found
-
-
-def _may_lack_gradient(error: RankError) -> bool:
-    return error.refused or error.message.startswith("grad can be implicitly created")
 
 
 def _undecided(outcome: Outcome) -> list[Finding]:

@@ -12,8 +12,8 @@ from functools import partial
 
 from harness import nemesis
 from harness.case import Case
+from harness.targets.stages import ONE_EACH, Depth
 
-Depth = Callable[[int], int]
 Fails = Callable[[Case], bool]
 """Whether a case fails for the same reason; False as well when there is no time to try."""
 
@@ -21,7 +21,7 @@ LEFT_OUT = ("layers", "width", "workload", "optimizer", "dtype")
 """What a case of a user's own model lacks, and every smaller one as well."""
 
 
-def shrink(case: Case, fails: Fails, depth: Depth = int) -> Case:
+def shrink(case: Case, fails: Fails, depth: Depth = ONE_EACH) -> Case:
     """Return the smallest failing case found; ``case`` itself must fail.
 
     The model is cut in ``depth(world)`` slices, which need a layer each.

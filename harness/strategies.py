@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness.case import Case
 from harness.options import DEFAULT_CHUNKS, DEFAULT_WORLDS
+from harness.targets.stages import ONE_EACH, Depth
 
 WIDTHS = (4, 8, 3, 16, 5, 32)
 DTYPES = ("float64", "float64", "float64", "float32", "bfloat16")
@@ -34,14 +35,6 @@ CORNERS = (
 )
 
 
-Depth = Callable[[int], int]
-"""world → how many slices a target cuts the model in."""
-
-
-def _one_each(world: int) -> int:
-    return world
-
-
 Refuses = Callable[[int, int], str]
 """(world, chunks) → why a target refuses that shape, empty where it does not."""
 
@@ -55,7 +48,7 @@ def cases(
     policies: Sequence[str | None] = (None,),
     backend: str = "sim",
     delays: Sequence[int] = DELAYS,
-    depth: Depth = _one_each,
+    depth: Depth = ONE_EACH,
     refuses: Refuses | None = None,
     even_batches: bool = False,
 ) -> Case:
@@ -99,7 +92,7 @@ def corners(
     policies: Sequence[str | None] = (None,),
     backend: str = "sim",
     seed: int = 0,
-    depth: Depth = _one_each,
+    depth: Depth = ONE_EACH,
     refuses: Refuses | None = None,
     even_batches: bool = False,
 ) -> Iterator[Case]:

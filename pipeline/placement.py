@@ -1,6 +1,6 @@
 """Which rank holds which stage, and what that says of a stage's neighbours."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -100,10 +100,3 @@ PLACEMENTS: dict[str, Callable[[int], tuple[int, ...]]] = {
     "v": v_shaped,
 }
 """world → the rank of each stage, by name: two on each rank, round after round or in a V."""
-
-
-def named_placement(name: str, world: int) -> Sequence[int]:
-    """Return a placement by its name; ValueError lists the known ones."""
-    if name not in PLACEMENTS:
-        raise ValueError(f"unknown placement {name!r}; known: {', '.join(PLACEMENTS)}")
-    return PLACEMENTS[name](world)

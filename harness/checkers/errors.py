@@ -219,3 +219,11 @@ def _standing(outcome: Outcome, rank: RankOutcome) -> Operation:
 def followed_by(findings: list[Finding]) -> list[str]:
     """Return one line for each consequence that is folded into a cause, none of them twice."""
     return list(dict.fromkeys(f"{finding.code}: {finding.message}" for finding in findings))
+
+
+_WITHOUT = "grad can be implicitly created only for scalar outputs"
+
+
+def began_with_none(error: RankError) -> bool:
+    """Whether a backward was begun without a gradient, as of an input that takes none."""
+    return error.type == "RuntimeError" and error.message.startswith(_WITHOUT)

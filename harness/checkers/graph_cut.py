@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from harness.checkers import sites
+from harness.checkers.errors import began_with_none
 from harness.findings import Finding, Operation
 from harness.parity import advice
 from harness.parity.causes import Claim
 from harness.trace import Compute, RankError
 from harness.worlds import Outcome, RankOutcome
-
-_WITHOUT = "grad can be implicitly created only for scalar outputs"
 
 
 def explain_none_gradient(outcome: Outcome) -> Finding | None:
@@ -29,18 +28,18 @@ def explain_none_gradient(outcome: Outcome) -> Finding | None:
         return max((c.stage for c in forwards(at.rank)), default=-1), at.rank
 
     for at in sorted(outcome.ranks, key=nearness, reverse=True):
-        if at.error is None or not (_sent_none(at.error) or may_be_cut(at.error)):
+        if at.error is None or not (_sent_none(at.error) or began_with_none(at.error)):
             continue
         cut = forwards(at.rank)
         if not cut:
             if (
-                not may_be_cut(at.error)
+                not began_with_none(at.error)
                 and (early := _sent_early(outcome, at.rank, at.error)) is not None
             ):
                 return early
             continue
         claim = Claim(f"graph-cut:stage {cut[0].stage - 1}")
-        lacks = "go on with" if may_be_cut(at.error) else "send back"
+        lacks = "go on with" if began_with_none(at.error) else "send back"
         return Finding(
             "gradient-mismatch",
             f"rank {at.rank} has no gradient to {lacks}: the activation that stage "
@@ -78,11 +77,6 @@ def _sent_early(outcome: Outcome, rank: int, error: RankError) -> Finding | None
         details={"raised": f"{error.type}: {error.message}"},
         time_ns=error.time_ns,
     )
-
-
-def may_be_cut(error: RankError) -> bool:
-    """Whether a backward was begun without a gradient, as of an input that takes none."""
-    return error.type == "RuntimeError" and error.message.startswith(_WITHOUT)
 
 
 def _sent_none(error: RankError) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from harness.targets.signature import TargetError
-from pipeline.placement import PLACEMENTS, Placement, named_placement
+from pipeline.placement import PLACEMENTS, Placement
 from pipeline.plan import build_plan
 from pipeline.schedules import SCHEDULES
 
@@ -28,7 +28,7 @@ def placement_of_step(step: Callable[..., Any], world: int, what: str = "step") 
     given = getattr(step, "placement", USUAL)
     known = " or ".join(f'"{name}"' for name in PLACEMENTS)
     if isinstance(given, str) and given in PLACEMENTS:
-        ranks: Sequence[int] = named_placement(given, world)
+        ranks: Sequence[int] = PLACEMENTS[given](world)
     elif callable(given):
         ranks = _asked(given, world, what)
     else:
