@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
@@ -341,7 +341,7 @@ def _refusal(target: Target) -> Refuses | None:
     if target.kind == "torch" and target.module in torch_classes.MODULES:
         from harness.torch_pipelining import refusal
 
-        return partial(refusal, target.function)
+        return cache(partial(refusal, target.function))  # a shape is asked by making it
     return SCHEDULES[target.text].refusal if target.kind == "schedule" else None
 
 

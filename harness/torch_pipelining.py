@@ -1,7 +1,8 @@
 """All that the harness needs of ``torch.distributed.pipelining``'s own interface, in one place.
 
 Much of it is private. Where a version of torch lacks something, :func:`api` says what, before
-anything runs. Imported on ranks only: it takes torch with it.
+anything runs. Imported on ranks, and where shapes of torch's own classes
+are drawn: it takes torch with it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import torch
 from harness.targets.signature import TargetError
 
 MODULE = "torch.distributed.pipelining"
-SCHEDULES = f"{MODULE}.schedules"
 BASES = (
     "_PipelineSchedule",
     "PipelineScheduleSingle",

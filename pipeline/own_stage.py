@@ -78,11 +78,6 @@ class OwnStage(Stage):
         output = call(self.module, given)
         return output if targets is None else checked_loss(self._loss, output, targets)
 
-    def loss(self, logits: Any, targets: Tensor) -> Tensor:
-        """Return the mean loss of these samples, where it is computed apart from the forward."""
-        self.on_targets(targets)
-        return checked_loss(self._loss, logits, targets)
-
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """Tell the inputs of a call from its targets, None where it has none."""
         targets = args[self._takes] if len(args) > self._takes else kwargs.get("targets")
@@ -101,10 +96,6 @@ class OwnStage(Stage):
         if shape is None:
             raise TypeError(f"the output of stage {self.index} is not one tensor: it has no shape")
         return shape
-
-    def monolith_name(self, name: str) -> str:
-        """Return the name as the stage's own module has it."""
-        return name.removeprefix("units.0.")
 
 
 def shapes_between(whole: OwnModel, dtype: torch.dtype) -> tuple[Shape | None, ...]:

@@ -26,6 +26,7 @@ from pipeline.coded import (
 )
 from pipeline.dependencies import Result, needs, receives_for, sends_of
 from pipeline.generate import Generate, generate_all, name_of
+from pipeline.placement import v_shaped
 from pipeline.problems import Problem, find_problems
 from pipeline.schedules import Schedule, get_schedule
 
@@ -359,8 +360,7 @@ def _infer_directions(plan: Plan) -> int:
 
     A plan of one direction has every stage do every microbatch, so that no valid one is mistaken.
     """
-    v_shaped = (*range(plan.world), *reversed(range(plan.world)))
-    if plan.placement != v_shaped or plan.world % 2 or plan.chunks % 2:
+    if plan.placement != v_shaped(plan.world) or plan.world % 2 or plan.chunks % 2:
         return 1
     mixed = any(
         (stage < plan.world) != (microbatch < plan.chunks // 2)

@@ -267,8 +267,8 @@ def _gradient(
         claim, culprit = Claim(note="it differs in the last bits only"), max(difference.stages)
     else:
         claim, culprit = diagnose(difference)
-    if claim.coefficients:
-        details["coefficients"] = list(claim.coefficients)
+    if claim.each is not None:
+        details["each_counts"] = claim.each
     assert case.chunks is not None
     sure, last = False, culprit + 1 == len(chain)
     if claim.kind == "graph-cut":
@@ -292,11 +292,26 @@ def _gradient(
         advised = _by_loss(difference, evidence.records[-1].loss) + advised
     if sure and not last:
         mine, above = sites.owner(chain[culprit], chain), sites.owner(chain[culprit + 1], chain)
+        gives = "hands" if chain[culprit].rank == chain[culprit + 1].rank else "sends"
         advised = (
-            f"{above}'s own gradient is right: begin with what it sends back, and with "
+            f"{above}'s own gradient is right: begin with what it {gives} back, and with "
             f"what {mine} does with it; {advised}"
         )
     ranks = _ranks(difference)
+    return _wrong_gradient(difference, claim, ranks, operations, seen, advised, details)
+
+
+def _wrong_gradient(
+    difference: Difference,
+    claim: Claim,
+    ranks: tuple[int, ...],
+    operations: tuple[Operation, ...],
+    seen: str,
+    advised: str,
+    details: dict[str, Any],
+) -> Finding:
+    if claim.coefficients:
+        details["coefficients"] = list(claim.coefficients)
     return Finding(
         "gradient-mismatch",
         f"the gradient of step {difference.step} on {ranks_text(ranks)} is not the "
@@ -313,22 +328,13 @@ def _of_two_directions(
     difference: Difference, outcome: Outcome, case: Case, details: dict[str, Any]
 ) -> Finding:
     found = blame(difference, outcome, case.chunks or 1, case.batch or 0)
-    if found.claim.coefficients:
-        details["coefficients"] = list(found.claim.coefficients)
     details["stage"] = found.stages[0].number
     advised = found.advised
     if found.above and _is_tight(difference):
         right = join(sorted(stage.number for stage in found.above))
         advised = f"the gradients of stages {right} are right: begin below them; {advised}"
-    return Finding(
-        "gradient-mismatch",
-        f"the gradient of step {difference.step} on {ranks_text(found.ranks)} is not the "
-        f"monolith's, first in {details['parameter']}" + (f": {found.seen}" if found.seen else ""),
-        advised,
-        ranks=found.ranks,
-        operations=found.operations,
-        cause=found.claim.cause,
-        details=details,
+    return _wrong_gradient(
+        difference, found.claim, found.ranks, found.operations, found.seen, advised, details
     )
 
 

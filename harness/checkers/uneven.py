@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 
 from harness.case import Case
@@ -12,7 +11,6 @@ from harness.parity.shape import complete
 from harness.targets import Target
 
 CAUSE = "uneven-microbatches"
-_ALIKE = re.compile(r"each microbatch's mean loss counts ([0-9.e+-]+),")  # harness.parity.causes
 
 
 def explained(found: Iterable[Finding], case: Case, target: Target) -> list[Finding]:
@@ -33,8 +31,6 @@ def explained(found: Iterable[Finding], case: Case, target: Target) -> list[Find
 
 def _is_of_it(finding: Finding, share: float) -> bool:
     if finding.code == "gradient-mismatch":
-        counts = _ALIKE.search(finding.message)
-        return counts is not None and math.isclose(float(counts[1]), share, rel_tol=0.05)
-    return finding.code == "loss-mismatch" or (
-        finding.code == "shape-mismatch" and finding.severity == "error"
-    )
+        counts = finding.details.get("each_counts")
+        return counts is not None and math.isclose(counts, share, rel_tol=0.05)
+    return finding.code == "shape-mismatch" and finding.severity == "error"

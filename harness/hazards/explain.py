@@ -45,51 +45,42 @@ def swapped(messages: Messages, swap: Swap) -> Finding:
 def stuck(
     messages: Messages, stall: Stall, told: dict[str, str], *, needs_buffering: bool
 ) -> Finding:
-    """Return the finding of a plan that hangs on gloo: a circle of ranks, or one that waits."""
-    circle, ends_at = _circle(messages, stall)
+    """Return the finding of a plan that hangs on gloo: a circle of ranks."""
+    circle = _circle(messages, stall)
     ranks = [messages.owner[number] for number in circle]
     clauses = [_clause(messages, number) for number in circle]
-    if ends_at is not None:
-        clauses.append(f"rank {ends_at} finishes without it")
     behind = len(stall.blocked) - len(ranks)
     more = f"; {behind} more wait for these" if behind else ""
-    cause = "needs-buffering" if needs_buffering else "order"
-    verb = "wait for each other" if ends_at is None else "never gets on"
     return Finding(
-        "deadlock" if ends_at is None else "orphan-wait",
-        f"{ranks_text(sorted(ranks))} {verb}: {'; '.join(clauses)}{more}",
-        CROSSING if ends_at is None else "give every send its receive on the other rank",
-        cause=cause if ends_at is None else None,
+        "deadlock",
+        f"{ranks_text(sorted(ranks))} wait for each other: {'; '.join(clauses)}{more}",
+        CROSSING,
+        cause="needs-buffering" if needs_buffering else "order",
         ranks=tuple(sorted(ranks)),
         operations=tuple(_operation(messages, number, "blocked") for number in circle),
         details={"semantics": told, "policy": messages.policy.name, "stuck": len(stall.blocked)},
     )
 
 
-def _circle(messages: Messages, stall: Stall) -> tuple[list[int], int | None]:
-    """Return operations that wait for each other, or one that waits for a rank which has finished.
+def _circle(messages: Messages, stall: Stall) -> list[int]:
+    """Return operations that wait for each other.
 
-    Each rank waits for the one that its operation meets; that leads round, or to an end.
+    Each rank waits for the one that its operation meets. In a valid plan every message has both
+    ends, so that one is not a rank that has finished, and the way leads round.
     """
-    for start in sorted(stall.blocked):
-        rank = start
-        way: dict[int, int] = {}
-        while rank in stall.blocked and rank not in way:
-            way[rank] = stall.blocked[rank]
-            rank = messages.peer[way[rank]]
-        if rank not in way:
-            return [list(way.values())[-1]], rank
-        if rank == start or len(way) == len(stall.blocked):
-            numbers = list(way.items())
-            first = [each for each, _ in numbers].index(rank)
-            return [number for _, number in numbers[first:]], None
-    raise AssertionError("ranks that are stuck without waiting for each other")
+    rank = min(stall.blocked)
+    way: dict[int, int] = {}
+    while rank not in way:
+        way[rank] = stall.blocked[rank]
+        rank = messages.peer[way[rank]]
+    first = list(way).index(rank)
+    return list(way.values())[first:]
 
 
 def _clause(messages: Messages, number: int) -> str:
     rank, peer, action = messages.owner[number], messages.peer[number], messages.action(number)
-    way, other = ("to", "receive") if messages.is_send[number] else ("from", "send")
-    kind = "send" if messages.is_send[number] else "receive"
+    is_send = messages.is_send[number]
+    kind, way, other = ("send", "to", "receive") if is_send else ("receive", "from", "send")
     return (
         f"rank {rank}'s {kind} of {action} {way} rank {peer} needs a {other} that rank {peer} has "
         "not posted"

@@ -64,7 +64,7 @@ def find_tangle(replay: Replay) -> Tangle | None:
             to_see.extend(link.needs for link in links[node])
     best: tuple[Link, ...] = ()
     for node in _leading_round(links):
-        best = _shortest_way(links, node, {node}, len(best)) or best
+        best = _shortest_round(links, node, len(best)) or best
     if best:
         return Tangle(_from_lowest_rank(best), is_circle=True)
     ends = {node for node in links if not links[node]}
@@ -116,10 +116,8 @@ def _waited_for_here(replay: Replay, rank: int) -> list[Request]:
     return found
 
 
-def _shortest_way(
-    links: dict[Node, list[Link]], start: Node, ends: set[Node], below: int
-) -> tuple[Link, ...]:
-    """Return the links of a shortest way from one node to another of ``ends``; none if none.
+def _shortest_round(links: dict[Node, list[Link]], start: Node, below: int) -> tuple[Link, ...]:
+    """Return the links of a shortest way from a node back to itself; none if there is none.
 
     Nor is one of ``below`` links or more returned, but for 0, which sets no limit.
     """
@@ -130,12 +128,12 @@ def _shortest_way(
         if length == below:
             break
         for link in links[node]:
-            if link.needs in ends:
+            if link.needs == start:
                 way = [link]
                 while way[-1].node != start:
                     way.append(came[way[-1].node])
                 return tuple(reversed(way))
-            if link.needs not in came and link.needs != start:
+            if link.needs not in came:
                 came[link.needs] = link
                 to_see.append((link.needs, length + 1))
     return ()

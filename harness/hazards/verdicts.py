@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from harness.findings import Finding
+from harness.hazards import explain
+from harness.hazards.check import condition_text
 from harness.hazards.messages import Messages
+from harness.hazards.queues import Semantics
 from harness.hazards.stalls import BUFFERED, GLOO, Condition, find_stalls
+from harness.semantics import NCCL
 from pipeline.lower import Policy, default_policy, get_policy, lower
 from pipeline.plan import Plan
 
@@ -39,22 +44,18 @@ def judge(plan: Plan, policy: Policy | str | None = None) -> Verdicts:
     order = sorted(stalls, key=lambda each: (each[0].startswith("nccl"), each))
     told = {name_of(each): "hangs" if stalls[each] else "finishes" for each in order}
     findings: list[Finding] = []
-    if messages.swap is not None or any(stalls.values()):
-        # The words need more of the harness than a plan without a fault does.
-        from harness.hazards import explain
-
-        if messages.swap is not None:
-            findings.append(explain.swapped(messages, messages.swap))
-        if (stall := stalls[GLOO]) is not None:
-            findings.append(
-                explain.stuck(messages, stall, told, needs_buffering=not stalls[BUFFERED])
-            )
-        else:
-            findings += explain.hazards(messages, stalls, told)
+    if messages.swap is not None:
+        findings.append(explain.swapped(messages, messages.swap))
+    if (stall := stalls[GLOO]) is not None:
+        findings.append(explain.stuck(messages, stall, told, needs_buffering=not stalls[BUFFERED]))
+    elif any(stalls.values()):
+        findings += explain.hazards(messages, stalls, told)
     return Verdicts(policy.name, told, tuple(findings))
 
 
 def name_of(condition: Condition) -> str:
     """Name a semantics, and its capacity where it has one."""
     semantics, capacity = condition
-    return f"{semantics} capacity={capacity:g}" if semantics.startswith("nccl") else semantics
+    if semantics not in NCCL:
+        return semantics
+    return condition_text(cast("Semantics", semantics), capacity)

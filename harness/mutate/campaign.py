@@ -31,7 +31,7 @@ from pipeline.schedules.schedule import accept_all
 Verdict = Literal["caught", "equivalent", "missed", "alarm", "unrun"]
 
 DEFAULT_WORLD, DEFAULT_CHUNKS = 3, 3
-WORLDS = (DEFAULT_WORLD, 2, 4)  # of which the first that a schedule accepts
+WORLDS = (DEFAULT_WORLD, 2)  # of which the first that a schedule accepts
 MOST_CHUNKS = 65
 LIMIT_S = 60.0  # of one mutant's run
 
@@ -151,14 +151,14 @@ def shapes(target: Target, options: CheckOptions) -> list[tuple[int, int]]:
     def fits(world: int, chunks: int) -> bool:
         return not refusal(world, chunks)
 
+    def world_for(chunks: int) -> int:
+        return next((world for world in WORLDS if fits(world, chunks)), WORLDS[-1])
+
     if options.worlds and options.chunks:
         return list(product(options.worlds, options.chunks))
     if options.chunks:
-        return [
-            (next((w for w in WORLDS if fits(w, chunks)), DEFAULT_WORLD), chunks)
-            for chunks in options.chunks
-        ]
-    worlds = options.worlds or (DEFAULT_WORLD if fits(DEFAULT_WORLD, DEFAULT_CHUNKS) else 2,)
+        return [(world_for(chunks), chunks) for chunks in options.chunks]
+    worlds = options.worlds or (world_for(DEFAULT_CHUNKS),)
     enough = range(DEFAULT_CHUNKS, MOST_CHUNKS)
     return [(w, next((c for c in enough if fits(w, c)), DEFAULT_CHUNKS)) for w in worlds]
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from harness.mutate.rows import Row, replaced, with_row
 from pipeline.actions import Action
+from pipeline.placement import placement_of
 from pipeline.plan import Plan
 
 Rows = tuple[Row, ...]
@@ -15,7 +16,7 @@ Rows = tuple[Row, ...]
 
 def other_stage(plan: Plan, rank: int) -> Iterator[tuple[str, Rows]]:
     """Do an action for another stage of the same rank."""
-    held = _held(plan, rank)
+    held = placement_of(plan).held_by(rank)
 
     def others(action: Action) -> list[Action]:
         if action.stage not in held:
@@ -28,7 +29,7 @@ def other_stage(plan: Plan, rank: int) -> Iterator[tuple[str, Rows]]:
 
 def exchange_stages(plan: Plan, rank: int) -> Iterator[tuple[str, Rows]]:
     """Let two stages of a rank exchange all of their actions."""
-    held = _held(plan, rank)
+    held = placement_of(plan).held_by(rank)
     for place, one in enumerate(held):
         for other in held[place + 1 :]:
             turned = {one: other, other: one}
@@ -53,7 +54,9 @@ def exchange_ranks(plan: Plan, rank: int) -> Iterator[tuple[str, Rows]]:
     if plan.world < 2:
         return
     other = (rank + 1) % plan.world
-    for mine, theirs in zip(_held(plan, rank), _held(plan, other), strict=False):
+    for mine, theirs in zip(
+        placement_of(plan).held_by(rank), placement_of(plan).held_by(other), strict=False
+    ):
         turned = {mine: theirs, theirs: mine}
         rows = list(plan.rows)
         for changed in (rank, other):
@@ -82,10 +85,6 @@ def exchange_directions(plan: Plan, rank: int) -> Iterator[tuple[str, Rows]]:
         turned = {microbatch: opposite, opposite: microbatch}
         row = _mapped(plan.rows[rank], partial(_for_microbatch, turned))
         yield f"microbatches {microbatch} and {opposite} exchanged", with_row(plan, rank, row)
-
-
-def _held(plan: Plan, rank: int) -> list[int]:
-    return [stage for stage, owner in enumerate(plan.placement) if owner == rank]
 
 
 def _opposite(plan: Plan, microbatch: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.checkers.phrases import join
 from harness.parity.causes import Claim, number
 
 CHECK_ALL = (
@@ -14,7 +15,7 @@ def help_for(claim: Claim, chunks: int, batch: int = 0) -> str:
     """Say what to do about a gradient with this cause; ``batch`` is its samples, if known."""
     if claim.kind == "scale":
         return _scale(claim.cause.partition(":")[2], chunks, batch)
-    if claim.kind == "unknown" and claim.note.startswith("each microbatch"):
+    if claim.each is not None:
         return (
             f"{claim.note}: weight it by its share of the batch, (loss * size / batch.size)"
             ".backward(), or raise ValueError for a batch that chunks does not divide"
@@ -68,14 +69,14 @@ SEEN = {
     "permuted-targets": "it is that of other microbatches' targets",
 }
 
+SEVERAL = {
+    "missing-microbatch": "nothing of microbatches {} is in it",
+    "duplicate-microbatch": "microbatches {} are in it twice",
+}
+
 
 def seen_in(claim: Claim) -> str:
     """Say in half a sentence what the wrong gradient is; empty where nothing is shown."""
-    text = SEEN.get(claim.kind, "")
-    told = claim.cause.partition(":")[2]
-    if "microbatch" in text and "," in told:
-        *most, last = told.split(",")
-        text = text.replace("microbatch {} is", "microbatches {} are").replace(" {} is", " {} are")
-        told = f"{', '.join(most)} and {last}"
-        text = text.replace("nothing of microbatches {} are", "nothing of microbatches {} is")
-    return text.format(told) if text else ""
+    told = claim.cause.partition(":")[2].split(",")
+    text = SEVERAL.get(claim.kind, "") if len(told) > 1 else SEEN.get(claim.kind, "")
+    return text.format(join(told))

@@ -8,7 +8,7 @@ the coefficients are known; whatever is not shown is ``unknown``, never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ class Claim:
     residual: float = 0.0
     """‖observed − combination‖ over the sum of the columns' norms."""
     note: str = ""
+    each: float | None = None
+    """How much each microbatch's mean loss counts, where that is the same whatever its size."""
 
     @property
     def kind(self) -> str:
@@ -125,7 +127,11 @@ def _named(solved: Fit, shares: Sequence[float]) -> Claim:
         return _with(shown, f"missing-microbatch:{_places(zero)}")
     if bool((once | twice).all()) and bool(twice.any()):
         return _with(shown, f"duplicate-microbatch:{_places(twice)}")
-    return _with(shown, "unknown", _weighting(c, u, shares) or _counted(c, u))
+    if (each := _weighting(c, u, shares)) is not None:
+        told = number(each, float(u.max()))
+        note = f"each microbatch's mean loss counts {told}, whatever its size"
+        return replace(_with(shown, "unknown", note), each=each)
+    return _with(shown, "unknown", _counted(c, u))
 
 
 def _counted(c: Tensor, u: Tensor) -> str:
@@ -136,16 +142,15 @@ def _counted(c: Tensor, u: Tensor) -> str:
     return f"it is the microbatches' gradients times {', '.join(times)}, and not 1 each"
 
 
-def _weighting(c: Tensor, u: Tensor, shares: Sequence[float]) -> str:
-    """Say whether uneven microbatches were weighted as if they were even."""
+def _weighting(c: Tensor, u: Tensor, shares: Sequence[float]) -> float | None:
+    """Return what each microbatch counted, where uneven ones were weighted as if they were even."""
     if len(shares) != len(c):
-        return ""
+        return None
     part = torch.tensor(shares, dtype=c.dtype)
     weighted = c * part  # how much each microbatch's mean loss counted
     if bool(((weighted - weighted.mean()).abs() <= (u * part).clamp(min=1e-9)).all()):
-        each = number(float(weighted.mean()), float(u.max()))
-        return f"each microbatch's mean loss counts {each}, whatever its size"
-    return ""
+        return float(weighted.mean())
+    return None
 
 
 def _stale(observed: Tensor, columns: Tensor, gradients: Tensor, noise: float) -> Claim | None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from harness.case import Case
 from harness.parity.observe import Observer, Reporter
-from harness.parity.refusal import is_refusal, raised
+from harness.parity.refusal import is_raised, is_refusal, raised
 from harness.parity.results import (
     PlanProblem,
     Raised,
@@ -100,9 +100,12 @@ def run_rank(
         shown = Raised("TargetError", f"{target.text}: {error}", traceback=trace)
         return StepResult(rank, unloadable=shown)
     except TargetError as error:
-        if isinstance(error.__cause__, ValueError):  # the step's own placement refuses the world
-            return StepResult(rank, refused=raised(error.__cause__))
-        return StepResult(rank, unloadable=Raised("TargetError", str(error)))
+        cause = error.__cause__
+        if isinstance(cause, ValueError) and is_raised(cause):  # its placement refuses the world
+            return StepResult(rank, refused=raised(cause))
+        trace = user_traceback(error) if cause else ""
+        shown = Raised("TargetError", f"{target.text}: {error}", traceback=trace)
+        return StepResult(rank, unloadable=shown)
     except PlanError as error:
         return StepResult(rank, problems=problems_of(error), plan_error=str(error))
     except ValueError as error:

@@ -17,3 +17,5 @@ TEXT_CELLS = 200_000
 """Of the grid in text: beyond, it is cut to so many ranks and columns as can be read."""
 TEXT_COLUMNS = 60
 FIRST_RANKS, LAST_RANKS = 12, 4
+WRONG_RANKS = 12
+"""Beside these, of those with a problem, and of those that are stuck."""

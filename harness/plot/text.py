@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from harness.plot.figures import Figures, Plotted, fraction, number
 from harness.plot.grid import Grid
-from harness.plot.limits import FIRST_RANKS, LAST_RANKS, TEXT_CELLS, TEXT_COLUMNS
+from harness.plot.limits import FIRST_RANKS, LAST_RANKS, TEXT_CELLS, TEXT_COLUMNS, WRONG_RANKS
 from harness.plot.marks import LEGEND, Marks
 from harness.plot.palette import WRONG, colour_of, label
 from harness.plot.placed import Placed, Step
@@ -82,9 +83,9 @@ def drawn_ranks(placed: Placed, cells: int) -> Sequence[int]:
     world = placed.plan.world
     if cells <= TEXT_CELLS or world <= FIRST_RANKS + LAST_RANKS:
         return range(world)
-    wrong = [problem.rank for problem in placed.problems[:LAST_RANKS]]
-    ends = (range(FIRST_RANKS), range(world - LAST_RANKS, world))
-    return sorted({*ends[0], *wrong, *list(placed.stuck)[:LAST_RANKS], *ends[1]})
+    wrong = dict.fromkeys(problem.rank for problem in placed.problems)
+    special = (*islice(wrong, WRONG_RANKS), *islice(placed.stuck, WRONG_RANKS))
+    return sorted({*range(FIRST_RANKS), *special, *range(world - LAST_RANKS, world)})
 
 
 def _marks(placed: Placed, rank: int, grid: Grid, critical: set[Step]) -> list[_Mark]:

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from pipeline.schedules import SCHEDULES
-
-TRAINING = [name for name, schedule in SCHEDULES.items() if not schedule.forward_only]
+from pipeline.schedules import RUNNABLE, SCHEDULES
 
 
 def accepted(name: str, worlds: Sequence[int], chunks: Sequence[int]) -> list[tuple[int, int]]:
@@ -22,12 +20,12 @@ def on_two_ranks(name: str) -> tuple[str, int, int]:
 
 def smallest(worlds: Sequence[int]) -> list[tuple[str, int, int]]:
     """List every schedule's smallest shape with each number of ranks that it accepts."""
-    found = [(name, accepted(name, [world], range(1, 33))) for name in TRAINING for world in worlds]
+    found = [(name, accepted(name, [world], range(1, 33))) for name in RUNNABLE for world in worlds]
     return [(name, *shapes[0]) for name, shapes in found if shapes]
 
 
 @st.composite
 def shapes(draw: st.DrawFn, most: int = 4) -> tuple[str, int, int]:
     """Draw a schedule with up to so many ranks."""
-    name = draw(st.sampled_from(TRAINING))
+    name = draw(st.sampled_from(RUNNABLE))
     return (name, *draw(st.sampled_from(accepted(name, range(1, most + 1), range(1, 9)))))

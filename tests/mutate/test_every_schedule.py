@@ -16,8 +16,8 @@ from harness.mutate.plans import PLAN_OPERATORS, plan_mutants
 from pipeline.lower import get_policy, lower
 from pipeline.plan import build_plan
 from pipeline.problems import find_problems
-from pipeline.schedules import SCHEDULES
-from tests.mutate.shapes import TRAINING, on_two_ranks, smallest
+from pipeline.schedules import RUNNABLE, SCHEDULES
+from tests.mutate.shapes import on_two_ranks, smallest
 
 SHAPES = smallest([2, 3, 4])
 LARGE = ("dualpipe", 4), ("dualpipev", 3)  # thousands of mutants
@@ -69,7 +69,7 @@ def test_neither_do_they_where_there_are_thousands(name: str, world: int, chunks
     assert told(name, world, chunks).total() > 1900
 
 
-@pytest.mark.parametrize("name", TRAINING)
+@pytest.mark.parametrize("name", RUNNABLE)
 def test_some_mutants_of_every_schedule_only_misorder_messages(name: str) -> None:
     """Found when they run, and never by validation: who receives first is no fault of a plan."""
     assert told(*on_two_ranks(name))["misordered"] > 1

@@ -8,7 +8,8 @@ from harness.mutate.plans import PLAN_OPERATORS
 from pipeline.actions import Action
 from pipeline.lower import lower
 from pipeline.plan import Plan, build_plan
-from tests.mutate.shapes import TRAINING, on_two_ranks
+from pipeline.schedules import RUNNABLE
+from tests.mutate.shapes import on_two_ranks
 
 
 def plan_of(*rows: str, placement: tuple[int, ...] = ()) -> Plan:
@@ -95,5 +96,5 @@ def test_microbatches_of_two_directions_change_places() -> None:
 def test_every_operator_is_told_in_a_line_and_damages_some_schedule(operator: str) -> None:
     what = PLAN_OPERATORS[operator]
     assert 0 < len(what.doc) < 80
-    plans = [build_plan(*on_two_ranks(name)) for name in TRAINING]
+    plans = [build_plan(*on_two_ranks(name)) for name in RUNNABLE]
     assert any(made_of(operator, lower(p) if what.to_lowered else p) for p in plans)

@@ -17,7 +17,8 @@ from harness.mutate.plans import mutated, plan_mutants
 from pipeline.actions import Action
 from pipeline.lower import get_policy, lower
 from pipeline.plan import Plan, build_plan
-from tests.mutate.shapes import TRAINING, shapes
+from pipeline.schedules import RUNNABLE
+from tests.mutate.shapes import shapes
 
 BATCHED = get_policy("batched")
 
@@ -42,7 +43,7 @@ def test_a_schedule_means_that_every_microbatch_counts_once(
 @pytest.mark.parametrize("world", [2, 4])
 def test_every_schedule_that_cuts_the_model_alike_means_the_same(world: int) -> None:
     meanings: dict[int, list[Meaning]] = {}
-    for name in TRAINING:
+    for name in RUNNABLE:
         plan = build_plan(name, world, 2 * world)
         meaning = meaning_of(lower(plan, BATCHED), BATCHED)
         meanings.setdefault(plan.stages // plan.directions, []).append(meaning)

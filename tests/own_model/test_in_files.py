@@ -38,6 +38,8 @@ def test_what_a_tied_gradient_is_made_of_is_told(tmp_path: Path, line: str, told
     finding = only(write(tmp_path, (TIED, f"        {line}\n")))
     assert finding.cause == "tied-not-summed"
     assert told in finding.message
+    assert len(finding.details["tied_to"]) == 1
+    assert set(finding.details["parts_of_ranks"]) == {"0", "2"}
 
 
 def test_another_fault_beside_a_tied_parameter_is_told_as_itself(tmp_path: Path) -> None:

@@ -112,6 +112,15 @@ def test_a_profile_names_the_denominator_of_each_share() -> None:
     ]
 
 
+def test_the_planned_bubble_of_a_split_backward_says_at_which_costs() -> None:
+    plan = build_plan("dualpipev", 4, 8)
+    ranks = [RankProfile(StepProfile(1.0, 1.0, 1), wall=2.0)] * 4
+    assert render_profile(plan, ranks).splitlines()[-1] == (
+        "bubble planned   0.1111 of all ranks' time, at F = I = W = 1, B = 2: "
+        "makespan 54, idle 6 per rank"
+    )
+
+
 WRONG = {
     "unknown schedule": (["--schedule", "zigzag"], {}, "'zigzag' is not one of 'monolith'"),
     "no steps": (["--steps", "0"], {}, "'--steps': 0 is not in the range x>=1"),

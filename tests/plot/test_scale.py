@@ -80,6 +80,20 @@ def test_text_draws_a_rank_with_a_problem_wherever_it_is(
     assert [line for line in done.stdout.splitlines() if line.startswith("rank 17")]
 
 
+def test_text_draws_every_rank_with_a_problem_where_they_are_some(
+    folder: Path, plot: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two problems on each: it is the ranks that count."""
+    rows = build_plan("1f1b", 40, 8).to_csv().splitlines()
+    bad = range(14, 34, 3)
+    for rank in bad:
+        rows[rank] = rows[rank].replace(f"{rank}F3,", "").replace(f"{rank}F4,", "")
+    (folder / "wide.csv").write_text("\n".join(rows))
+    monkeypatch.setattr("harness.plot.text.TEXT_CELLS", 1000)
+    drawn = [line.split()[1] for line in plot("wide.csv").stdout.splitlines() if "rank " in line]
+    assert {str(rank) for rank in bad} <= set(drawn)
+
+
 @pytest.mark.parametrize("form", ["svg", "html", "chrome"])
 def test_a_drawing_of_too_many_actions_is_refused(
     form: str, plot: Command, monkeypatch: pytest.MonkeyPatch

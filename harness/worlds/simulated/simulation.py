@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from harness.hazards.queues import Queues
+from harness.semantics import NCCL
 from harness.worlds import Simulated
 from harness.worlds.simulated import data
 from harness.worlds.simulated.group import SimProcessGroup, key_of
@@ -45,7 +46,7 @@ class Simulation:
         self._epochs = [0] * world_size  # how often each rank has initialised
 
     def _network(self, how: Simulated) -> Rendezvous | Queues:
-        if how.semantics in ("nccl-eager", "nccl-lazy"):
+        if how.semantics in NCCL:
             semantics: Any = how.semantics
             return Queues(semantics, how.capacity, self._deliver, self._meet, _keep)
         choose = self.scheduler.interleaving.choose
