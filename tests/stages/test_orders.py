@@ -84,6 +84,19 @@ def test_a_step_s_placement_may_be_another_for_each_world_size(tmp_path: Path) -
     assert report.tried["world"] == [1, 2, 4]
 
 
+def test_a_placement_s_own_mistake_refuses_no_shape(tmp_path: Path) -> None:
+    """It has one for the world sizes that are asked for beforehand, and not for what is run."""
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "def step(stages, comms, batch, chunks):\n    pass\n\n"
+        "def placement(world):\n"
+        "    return [[0].index(9)] if world == 9 else list(range(world)) * 2\n\n"
+        "step.placement = placement\n"
+    )
+    with pytest.raises(UsageError, match=r"placement\(9\) raised ValueError: 9 is not in list"):
+        harness.check(f"{file}:step", world_size=9, chunks=1, cases=1, confirm=False)
+
+
 @pytest.mark.parametrize(
     ("placement", "said"),
     [

@@ -68,6 +68,14 @@ class Weighted(Plain):
         return loss * sizes[index] / sum(sizes)
 
 
+class WeightedButItsLoss(Weighted):
+    """The gradients are right; the last microbatch's loss is told seven times as large."""
+
+    def _update_losses(self, stages, losses):
+        super()._update_losses(stages, losses)
+        losses[-1] = losses[-1] * 7
+
+
 class LastLeftOut(Plain):
     order = staticmethod(lambda chunks: range(chunks - 1))
 
