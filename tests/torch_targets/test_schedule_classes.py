@@ -98,7 +98,6 @@ def test_a_class_that_weighs_uneven_microbatches_is_right() -> None:
     assert (finding.code, finding.cause) == ("gradient-mismatch", "unknown")
 
 
-@pytest.mark.gloo
 def test_a_loss_that_is_wrong_for_another_reason_is_not_laid_to_uneven_microbatches() -> None:
     finding = only(harness.replay(f"{HERE}:WeightedButItsLoss world=1 chunks=3 batch=7"))
     assert (finding.code, finding.cause) == ("loss-mismatch", None)
@@ -106,6 +105,7 @@ def test_a_loss_that_is_wrong_for_another_reason_is_not_laid_to_uneven_microbatc
     assert "torch" not in finding.help
 
 
+@pytest.mark.gloo
 def test_uneven_microbatches_are_found_on_real_ranks() -> None:
     case = f"{named('Schedule1F1B')} world=2 chunks=3 batch=7 backend=gloo"
     assert only(harness.replay(case)).cause == "uneven-microbatches"
