@@ -15,11 +15,16 @@ _SEEN = 4096  # actions known by identity at a time
 
 
 class Definitions:
-    """Numbers things, and writes each down the first time; 0 stands for none."""
+    """Numbers things, and writes each down the first time; 0 stands for none.
 
-    def __init__(self, write: Callable[[tuple[Any, ...]], None]) -> None:
+    ``lock`` is the one that every event is written under. With another of its own, two threads
+    that come from either side would wait for each other, and an event could refer to a line that
+    is yet to be written down.
+    """
+
+    def __init__(self, write: Callable[[tuple[Any, ...]], None], lock: threading.RLock) -> None:
         self._write = write
-        self._lock = threading.RLock()
+        self.lock = lock
         self._sites: dict[tuple[str, int, str], int] = {}
         self._actions: dict[tuple[Action, bool], int] = {}
         self._seen: dict[int, tuple[Action, int, int]] = {}  # by identity; holds what it names
@@ -45,7 +50,7 @@ class Definitions:
         seen = self._seen.get(id(action))
         if seen is not None:
             return seen[1], seen[2]
-        with self._lock:
+        with self.lock:
             origin = action.origin
             planned = origin is not None  # equality of actions ignores it
             if (label := self._actions.get((action, planned))) is None:
@@ -72,7 +77,7 @@ class Definitions:
         site = self._sites.get(place)
         if site is not None:
             return site
-        with self._lock:
+        with self.lock:
             if (site := self._sites.get(place)) is None:
                 site = self._sites[place] = len(self._sites) + 1
                 self._write(("S", 0, site, *place))
@@ -80,7 +85,7 @@ class Definitions:
 
     def template(self, key: tuple[Any, ...], group: Known, content: tuple[Any, ...]) -> int:
         """Return a new number for what equal posts have in common; ``templates`` has the known."""
-        with self._lock:
+        with self.lock:
             if group.name not in self._groups:
                 self._groups.add(group.name)
                 self._write(("G", 0, group.name, group.ranks))

@@ -92,7 +92,7 @@ class Recorder:
         self._put, self._write = sink.put, sink.write
         self.groups = Groups(rank, world)
         self._lock = threading.RLock()
-        self._define = Definitions(self._written)
+        self._define = Definitions(self._written, self._lock)
         self._buffered: dict[int, tuple[int, Any]] = {}  # sends that count as ended
         self._handles = Handles(clock)
         self._dropped = self._handles.dropped
@@ -117,7 +117,7 @@ class Recorder:
 
     def silence(self) -> None:
         """Write nothing from now on: this is a copy of the rank, made by a fork."""
-        self._lock = threading.RLock()  # another thread may have held the old one
+        self._lock = self._define.lock = threading.RLock()  # another thread may have held the old
         self._put = self._write = _nowhere
 
     def flush(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from harness.recorder import Recorder, activate, active
 from harness.trace import State
+from pipeline.actions import CURRENT, Action, Kind, Origin
 from tests.recorder.sink import Events
 
 
@@ -159,6 +160,62 @@ def test_a_buffered_send_ends_at_once_and_its_handle_is_kept() -> None:
     del work
     rec.flush()
     assert letters(sink) == "PD"
+
+
+class Meeting:
+    """Holds two threads inside the recorder until both are there, or one cannot come."""
+
+    def __init__(self) -> None:
+        self.come = {"posting": threading.Event(), "defining": threading.Event()}
+
+    def __call__(self, me: str, other: str) -> None:
+        self.come[me].set()
+        self.come[other].wait(0.5)
+
+
+class SlowAction(Action):
+    """An action whose label takes as long as another thread needs."""
+
+    meeting: Meeting
+
+    def __str__(self) -> str:
+        self.meeting("defining", "posting")
+        return super().__str__()
+
+
+class SlowTensor:
+    """All that the recorder asks of a tensor; its size takes as long as another thread needs."""
+
+    shape, dtype = (1,), "torch.float32"
+
+    def __init__(self, meeting: Meeting) -> None:
+        self.meeting = meeting
+
+    def numel(self) -> int:
+        self.meeting("posting", "defining")
+        return 1
+
+
+def test_a_thread_that_posts_and_one_that_names_something_new_do_not_wait_for_each_other() -> None:
+    rec, sink = recorder()
+    post(rec, tag=9)  # the line of both posts is known from here on
+    SlowAction.meeting = meeting = Meeting()
+
+    def post_under_an_action() -> None:
+        CURRENT.set(SlowAction(0, Kind.F, 0, Origin("plan.py", 3, "rows")))
+        post(rec)
+
+    threads = [
+        threading.Thread(target=post_under_an_action, daemon=True),
+        threading.Thread(target=post, args=(rec,), kwargs={"tensor": SlowTensor(meeting)}),
+    ]
+    threads[1].daemon = True
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert letters(sink) == "PPP"
 
 
 def test_threads_are_told_apart_and_counted() -> None:

@@ -34,7 +34,7 @@ def needed(kind: str, rank: int, root: int, size: int) -> set[int]:
 def test_no_rank_leaves_a_collective_without_those_that_it_is_said_to_need(
     gloo: World, size: int
 ) -> None:
-    outcome = run(gloo, missing.measure, size, timeout=110, fresh=True)
+    outcome = run(gloo, missing.measure, size, fresh=True)
     assert outcome.ending == "finished"
     wrong = []
     for rank in outcome.ranks:
