@@ -18,8 +18,8 @@ def test_the_figures_are_printed_and_written(tmp_path: Path) -> None:
         "zbv",
         "dualpipe",
         "--size",
-        "3",
-        "6",
+        "9",
+        "64",
         "--torch-limit",
         "60",
     ]
@@ -28,10 +28,10 @@ def test_the_figures_are_printed_and_written(tmp_path: Path) -> None:
     )
     head, zbv, dualpipe = done.stdout.splitlines()
     assert head.split()[:3] == ["schedule", "size", "actions"]
-    assert zbv.split()[:4] == ["zbv", "3", "x", "6"]
-    assert "two directions meet in the middle of an even world: got world 3" in dualpipe
+    assert zbv.split()[:4] == ["zbv", "9", "x", "64"]
+    assert "two directions meet in the middle of an even world: got world 9" in dualpipe
     figures, refused = json.loads(file.read_text())
-    assert figures["actions"] == 3 * 2 * 6 * 3
+    assert figures["actions"] == 9 * 2 * 64 * 3
     assert set(figures["torch"]["seconds"]) == {"lower", "simulate"}
     assert figures["torch_ratio"] > 0
     assert "failed" in refused
