@@ -93,6 +93,8 @@ class Handles:
 
 def _counted(tensors: tuple[Any, ...]) -> Iterator[tuple[Any, int]]:
     for tensor in tensors:
+        if tensor.device.type != "cpu":
+            continue  # of a GPU's tensor gloo works on a copy, and copies it back by an operator
         version, _ = _watch(tensor, False)
         if version is not None:
             yield tensor, version

@@ -46,7 +46,8 @@ _COLLECTIVES: dict[str, tuple[str, int | None]] = {
 }
 _WATCHED = ("all_reduce", "broadcast", "reduce")
 """Collectives of which only a program's own operators count up a tensor's version: they work on
-its memory. Others copy into their outputs by operators, whenever they have ended (measured)."""
+its memory. Others copy into their outputs by operators, whenever they have ended, and so does an
+average, which gloo divides at the end (measured, every type and reduction)."""
 COLLECTIVE_METHODS = (*_COLLECTIVES, "monitored_barrier")
 """The methods of ``ProcessGroup`` that all of a group's ranks call."""
 _LONG = timedelta(minutes=10)  # a group's timeout below this is meant to be used
@@ -123,18 +124,20 @@ def _collective(method: str, original: Wrapper) -> Wrapper:
         reduce_op = reduce_op_of(kind, everything)
         held = tensors_of(args[agreeing]) if agreeing is not None and len(args) > agreeing else []
         root = root_of(kind, everything)
+        reduced_by = None if reduce_op is None else getattr(reduce_op, "op", reduce_op).name
         op = recorder.post(
             kind,
             group,
             held[0] if held else None,
             numel=sum(tensor.numel() for tensor in held),
             root=None if root is None else int(root),
-            reduce_op=None if reduce_op is None else getattr(reduce_op, "op", reduce_op).name,
+            reduce_op=reduced_by,
             splits=splits_of(kind, args),
         )
         work = _posting(recorder, op, original, group, *args, **kwargs)
         recorder.groups.saw_all(group)
-        recorder.attach(op, work, group, more=tuple(tensors_of(args)) if kind in _WATCHED else ())
+        is_watched = kind in _WATCHED and reduced_by != "AVG"
+        recorder.attach(op, work, group, more=tuple(tensors_of(args)) if is_watched else ())
         return work
 
     return collective

@@ -44,6 +44,20 @@ def sums_of_every_type_on_three(rank, world_size):
     return out
 
 
+@row(2)
+def averages_that_end_before_the_wait(rank, world_size):
+    """gloo divides them at the end by an operator, which is no write of the program's."""
+    out = []
+    for name in ("float64", "float16", "complex64"):
+        for collective in (dist.all_reduce, lambda t, **more: dist.reduce(t, 0, **more)):
+            tensor = numbers(rank, 5, torch.float64).to(getattr(torch, name))
+            work = collective(tensor, op=dist.ReduceOp.AVG, async_op=True)
+            time.sleep(0.03)
+            work.wait()
+            out.append(tensor if collective is dist.all_reduce or rank == 0 else None)
+    return out
+
+
 @row(3)
 def what_is_no_number(rank, world_size):
     nan, inf = float("nan"), float("inf")
