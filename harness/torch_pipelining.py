@@ -70,7 +70,7 @@ def is_schedule(found: object) -> bool:
 
 def is_torchs(schedule: type) -> bool:
     """Whether a class is torch's own."""
-    return schedule.__module__.startswith(MODULE)
+    return f"{schedule.__module__}.".startswith(f"{MODULE}.")
 
 
 def holds_several(schedule: type) -> bool:
@@ -96,6 +96,16 @@ def order_of(schedule: Any) -> Mapping[int, Any] | None:
         if isinstance(order, Mapping) and order:
             return order
     return None
+
+
+def runs_by_order(schedule: type) -> bool:
+    """Whether a class of several stages steps as torch's do, and not in a way of its own."""
+    base = api().PipelineScheduleMulti
+    return all(
+        is_torchs(next(owner for owner in schedule.__mro__ if name in vars(owner)))
+        for name in ("step", "_step_microbatches")
+        if hasattr(base, name)
+    )
 
 
 def stage_ranks_of(schedule: Any) -> tuple[int, ...] | None:

@@ -61,9 +61,10 @@ class OwnWorkload:
         """
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
-            model = self.parts.model()
+            model = _asked("model()", self.parts.model)
             torch.default_generator.manual_seed(self.seed + 1)
-            inputs, targets = checked_data(self.parts.data(self.batch), self.batch)
+            found = _asked(f"data({self.batch})", self.parts.data, self.batch)
+            inputs, targets = checked_data(found, self.batch)
         if not isinstance(model, nn.Module):
             raise OwnModelError(f"model() returned {kind_of(model)}; expected an nn.Module")
         model = copy.deepcopy(model).to(self.dtype)  # it may be the same one at every call
@@ -87,7 +88,7 @@ class OwnWorkload:
             children = list(model)
             chosen = split(len(children), count)
             return tuple(nn.Sequential(*(children[at] for at in layers)) for layers in chosen)
-        found = self.parts.split(model, count)
+        found = _asked(f"split(model, {count})", self.parts.split, model, count)
         if not isinstance(found, Iterable):
             raise OwnModelError(f"split(model, {count}) returned {kind_of(found)}; {_MODULES}")
         slices = tuple(found)
@@ -105,7 +106,7 @@ class OwnWorkload:
         given = list(parameters)
         if self.parts.optimizer is None:
             return OPTIMIZERS[self.optimizer](given, lr=self.lr)  # type: ignore[call-arg]
-        found = self.parts.optimizer(given)
+        found = _asked("optimizer(parameters)", self.parts.optimizer, given)
         if not isinstance(found, torch.optim.Optimizer):
             raise OwnModelError(
                 f"optimizer(parameters) returned {kind_of(found)}; expected a torch.optim.Optimizer"
@@ -238,9 +239,18 @@ def checked_data(found: Any, batch: int) -> tuple[Any, Tensor]:
     return (given if several else inputs), targets
 
 
+def _asked(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of the user's; what it raises says in its last note which one it was."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        error.add_note(f"in {what}")
+        raise
+
+
 def checked_loss(loss: Callable[[Any, Tensor], Any], output: Any, targets: Tensor) -> Tensor:
     """Return the user's mean loss; OwnModelError where it is no 0-d tensor."""
-    found = loss(output, targets)
+    found = _asked("loss(output, targets)", loss, output, targets)
     if not isinstance(found, Tensor) or found.dim():
         raise OwnModelError(
             f"loss(output, targets) returned {kind_of(found)}; expected a 0-d tensor, the mean "

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from harness.findings import Operation
 from harness.parity.results import StageResult
-from harness.trace import Compute
+from harness.trace import Compute, Frame
 from harness.worlds import Outcome
 
 NAMES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
@@ -42,7 +42,17 @@ def computed(
         chosen = [c for c in chosen if c.microbatch in microbatches] or chosen
         if chosen:
             found.append(operation(chosen[0], "computed"))
+        elif (idle := _idle(outcome, stage.rank)) is not None and idle not in found:
+            found.append(idle)
     return tuple(found)
+
+
+def _idle(outcome: Outcome, rank: int) -> Operation | None:
+    """Return the step of a rank that computed nothing, where its file is known."""
+    at: Frame | None = outcome.ranks[rank].result.defined_at
+    if at is None:
+        return None
+    return Operation(rank, "step", at.file, at.line, at.function, "computed nothing")
 
 
 def cut(outcome: Outcome, stages: Sequence[StageResult]) -> tuple[Operation, ...]:

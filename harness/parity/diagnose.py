@@ -29,6 +29,9 @@ def diagnose(difference: Difference) -> tuple[Claim, int]:
     if not bool(torch.isfinite(step.observed).all()):
         return Claim(note="the gradient has values that are not finite"), _not_finite(step)
     if (cut := _cut(step)) is not None:
+        if _is_idle(step, cut):
+            every = ",".join(map(str, range(len(step.partition.rows))))
+            return Claim(f"missing-microbatch:{every}"), culprit
         # Its own graph was never gone through, or the next stage gave it nothing to go with.
         begun = cut if not step.records[cut].backwards else min(cut + 1, len(step.spans) - 1)
         return Claim(f"graph-cut:stage {cut}"), begun
@@ -90,6 +93,12 @@ def _cut(step: Step) -> int | None:
     if cut < 0 or any(empty[cut + 1 :]) or not all(expected[: cut + 1]):
         return None
     return cut
+
+
+def _is_idle(step: Step, cut: int) -> bool:
+    """Whether there is no gradient for want of any forward, or of any backward of the loss."""
+    records = step.records
+    return not records[cut].forwards or (cut + 1 == len(records) and not records[cut].backwards)
 
 
 def _not_finite(step: Step) -> int:

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ from harness.parity.shape import complete, own_stage_workload, users_workload, w
 from harness.targets import Target, TargetError, placement_of_step
 from harness.targets.loading import user_traceback
 from harness.targets.own_model import load_own_model
+from harness.targets.torch_classes import line_of
 from harness.trace import Frame
 from harness.worlds import RankContext
 from pipeline.actions import Action
@@ -107,7 +108,8 @@ def run_rank(
         shown = Raised("TargetError", f"{target.text}: {error}", traceback=trace)
         return StepResult(rank, unloadable=shown)
     except PlanError as error:
-        return StepResult(rank, problems=problems_of(error), plan_error=str(error))
+        problems = problems_of(error, _defined_at(target))
+        return StepResult(rank, problems=problems, plan_error=str(error))
     except ValueError as error:
         if is_refusal(error):
             return StepResult(rank, refused=raised(error))
@@ -115,6 +117,8 @@ def run_rank(
             return StepResult(rank, plan_error=str(error))
         raise
     result = run_steps(step, held.stages, held.batch, held.workload, comms, case, reporter)
+    if not any(record.forwards for stage in result.stages for record in stage.steps):
+        result = replace(result, defined_at=_defined_at(target))
     made = own if parts is None else parts.split or parts.model
     if made is None:
         return result
@@ -370,10 +374,18 @@ def _place(function: Callable[..., Any]) -> Frame:
     return Frame(code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def problems_of(error: PlanError) -> tuple[PlanProblem, ...]:
-    """Return a plan's problems as plain values."""
+def _defined_at(target: Target) -> Frame | None:
+    """Return where a user's own step, plan or class begins; None of anything else."""
+    if target.kind == "torch":
+        at = line_of(cast("type", target.load_function()))
+        return Frame(at.file, at.line, at.function)
+    return _place(target.load_function()) if target.kind in ("step", "plan") else None
+
+
+def problems_of(error: PlanError, whole: Frame | None = None) -> tuple[PlanProblem, ...]:
+    """Return a plan's problems as plain values; of what is missing the place of the whole."""
+    places = [(p, p.origin or whole) for p in error.problems]
     return tuple(
         PlanProblem(p.rank, str(p.action), p.reason, *((o.file, o.line, o.function) if o else ()))
-        for p in error.problems
-        for o in [p.origin]
+        for p, o in places
     )

@@ -101,6 +101,7 @@ class StepResult:
     unloadable: Raised | None = None
     problems: tuple[PlanProblem, ...] = field(default=())
     plan_error: str = ""
+    defined_at: Frame | None = None  # of what computed nothing: where the target itself is
 
     @property
     def ran(self) -> bool:

@@ -102,8 +102,12 @@ class TorchStep:
     def _plan(self, made: Any, ranks: tuple[int, ...], chunks: int) -> Plan | None:
         """Return the order that a schedule was made with; None where we cannot read it."""
         order = theirs.order_of(made)
-        world = dist.get_world_size()
-        if order is None or sorted(order) != list(range(world)):
+        everyone = set(range(world := dist.get_world_size()))
+        if theirs.holds_several(self._class) and theirs.runs_by_order(self._class):
+            order = order or {}  # a rank that it leaves out has nothing to do
+            if not set(order) <= everyone:
+                return None
+        elif order is None or set(order) != everyone:
             return None
         try:
             rows = tuple(tuple(self._actions(order, rank)) for rank in range(world))
@@ -112,7 +116,7 @@ class TorchStep:
             return None  # it has actions of its own kinds
 
     def _actions(self, order: Mapping[int, Any], rank: int) -> Iterator[Action]:
-        for action in order[rank]:
+        for action in order.get(rank, ()):
             if action is None:
                 continue
             parsed = Action.parse_torchs(str(action), self._made_at)

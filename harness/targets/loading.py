@@ -33,19 +33,20 @@ def user_traceback(error: BaseException) -> str:
     whole = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = whole
     while part is not None:
-        kept = [
-            frame
-            for frame in part.stack
-            if is_program(frame.filename)
-            or (
-                not frame.filename.startswith((HARNESS, "<frozen"))
-                and "/importlib/" not in frame.filename
-            )
-        ]
+        kept = [frame for frame in part.stack if not _is_between(frame.filename)]
+        while kept and is_own(kept[0].filename):
+            del kept[0]
         part.stack = traceback.StackSummary.from_list(kept)
         part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
     is_told = whole.stack or isinstance(error, SyntaxError) or whole.__cause__ is not None
     return "".join(whole.format()) if is_told else ""
+
+
+def _is_between(file: str) -> bool:
+    """Whether a frame is of what calls a user's code, wherever it stands: ours, or an import's."""
+    if is_program(file):
+        return False
+    return file.startswith((HARNESS, "<frozen")) or "/importlib/" in file
 
 
 def load_function(shown: str, function: str, load: Callable[[], Any]) -> Callable[..., Any]:

@@ -104,11 +104,7 @@ def try_own_model(target: Target) -> tuple[str, ...]:
 
     without = (*WITHOUT, "optimizer") if parts.optimizer else WITHOUT
     try:
-        try:
-            _try(parts, "float64")
-        except (TargetError, OwnModelError):
-            raise
-        except Exception:  # it may be made for float32 alone
+        if not _runs_in_float64(parts):  # it may be made for float32 alone
             _try(parts, "float32")
             return (*without, "dtype")
     except TargetError:
@@ -117,9 +113,24 @@ def try_own_model(target: Target) -> tuple[str, ...]:
         raise TargetError(f"{target.text}: {error}") from None
     except Exception as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        notes = getattr(error, "__notes__", ())
+        which = f"{notes[-1].removeprefix('in ')} fails" if notes else "its model cannot be run"
         trace = loading.user_traceback(error)
-        raise TargetError(f"{target.text}: its model cannot be run: {what}", trace) from error
+        raise TargetError(f"{target.text}: {which}: {what}", trace) from error
     return without
+
+
+def _runs_in_float64(parts: Parts) -> bool:
+    """Try it; False where it raises, which may be for want of another dtype."""
+    from pipeline.own_model import OwnModelError
+
+    try:
+        _try(parts, "float64")
+    except (TargetError, OwnModelError):
+        raise
+    except Exception:
+        return False
+    return True
 
 
 def _try(parts: Parts, precision: str) -> None:

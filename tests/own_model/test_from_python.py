@@ -220,7 +220,11 @@ def raising() -> nn.Module:
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"model": lambda: None}, r"model\(\) returned None; expected an nn.Module"),
     ({"model": model()}, r"model is a module; give a function"),
-    ({"model": raising}, r"its model cannot be run: RuntimeError: no weights here"),
+    ({"model": raising}, r"model\(\) fails: RuntimeError: no weights here"),
+    ({"data": lambda batch: raising()}, r"data\(6\) fails: RuntimeError: no weights here"),
+    ({"loss": lambda y, t: raising()}, r"loss\(output, targets\) fails: RuntimeError"),
+    ({"optimizer": lambda parameters: raising()}, r"optimizer\(parameters\) fails: RuntimeError"),
+    ({"model": lambda: nn.Linear(3, 3)}, r"its model cannot be run: RuntimeError: mat1 and mat2"),
     ({"data": None}, r"model without data; a model of one's own needs both"),
     ({"model": None, "data": None, "loss": F.mse_loss}, r"loss without model"),
     ({"data": lambda batch: torch.ones(batch)}, r"data\(6\) returned a tensor of shape \(6,\)"),
@@ -256,6 +260,15 @@ def test_what_cannot_be_used_is_one_clear_line(given: dict[str, Any], told: str)
     with pytest.raises(UsageError, match=told) as raised:
         check(**given)
     assert "\n" not in str(raised.value)
+
+
+def test_what_they_raise_is_shown_once_from_their_own_frame() -> None:
+    with pytest.raises(TargetError) as raised:
+        check(model=raising)
+    head, first, *rest = raised.value.traceback.splitlines()
+    assert head == "Traceback (most recent call last):"
+    assert f'File "{__file__}"' in first
+    assert "Traceback" not in "".join(rest)
 
 
 class Pair(nn.Module):

@@ -3,7 +3,7 @@
 # mypy: ignore-errors
 
 import torch.distributed as dist
-from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.pipelining.schedules import (
     PipelineScheduleMulti,
     PipelineScheduleSingle,
@@ -184,3 +184,34 @@ class Lockstep(PipelineScheduleMulti):
             for what, stage in forward + backward:
                 for rank, row in self.pipeline_order.items():
                     row.append(_Action(stage, what, i) if rank == stage % world else None)
+
+
+class NoOrder(PipelineScheduleMulti):
+    """Has no order at all, though it runs by one."""
+
+
+class OrderOfOne(PipelineScheduleMulti):
+    """Leaves every rank out of its order but the first."""
+
+    def __init__(self, stages, n_microbatches, loss_fn=None):
+        super().__init__(stages, n_microbatches, loss_fn=loss_fn)
+        whole = ScheduleInterleaved1F1B(stages, n_microbatches, loss_fn=loss_fn)
+        self.pipeline_order = {0: whole.pipeline_order[0]}
+
+
+class OwnWay(PipelineScheduleMulti):
+    """Has no order, and needs none: another schedule runs its steps."""
+
+    def __init__(self, stages, n_microbatches, loss_fn=None):
+        super().__init__(stages, n_microbatches, loss_fn=loss_fn)
+        self.whole = ScheduleInterleaved1F1B(stages, n_microbatches, loss_fn=loss_fn)
+
+    def step(self, *args, **kwargs):
+        return self.whole.step(*args, **kwargs)
+
+
+class Idle(ScheduleGPipe):
+    """Does nothing in a step."""
+
+    def step(self, *args, **kwargs):
+        return None

@@ -146,7 +146,7 @@ def test_every_compute_is_told_with_its_microbatch() -> None:
         assert computes == [action for action in order if not action.startswith("0I")]
 
 
-@pytest.mark.parametrize("name", ["Mine", "Plain", "WaitsForItsSends", "Runtime"])
+@pytest.mark.parametrize("name", ["Mine", "Plain", "WaitsForItsSends", "Runtime", "OwnWay"])
 def test_right_schedules_of_one_s_own_are_clean(name: str) -> None:
     report = harness.check(f"{HERE}:{name}", **SMALL, cases=4)
     assert report.findings == []
@@ -168,6 +168,9 @@ FAULTS = {
     "Greedy": ("memory-bound", None, (0,), "class Greedy("),
     "Twice": ("plan-invalid", None, (0,), "class Twice("),
     "TooEarly": ("plan-invalid", None, (0,), "class TooEarly("),
+    "NoOrder": ("plan-invalid", None, (0,), "class NoOrder("),
+    "OrderOfOne": ("plan-invalid", None, (1,), "class OrderOfOne("),
+    "Idle": ("gradient-mismatch", "missing-microbatch:0,1", (0,), "class Idle("),
 }
 
 
