@@ -9,7 +9,7 @@ from tests.false_alarms import campaign
 
 @pytest.mark.timeout(400)
 def test_nothing_is_found_in_correct_cases() -> None:
-    kinds, wrong = campaign(200, seed=1)
+    kinds, wrong = campaign(100, seed=1)
     assert wrong == []
     assert set(kinds) == {"Checked", "Scripted", "Twin"}
-    assert kinds.total() == 200
+    assert kinds.total() == 100
