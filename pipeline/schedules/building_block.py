@@ -37,26 +37,35 @@ Pass = tuple[bool, Kind]
 PASSES: tuple[Pass, ...] = tuple(
     (out, kind) for kind in (Kind.F, Kind.I, Kind.W) for out in (True, False)
 )
+_OUT_F, _BACK_F, _OUT_I, _BACK_I, _OUT_W, _BACK_W = range(len(PASSES))
+_FORWARDS, _WEIGHTS = (_OUT_F, _BACK_F), (_OUT_W, _BACK_W)
+_THEN_W = {_OUT_I: _OUT_W, _BACK_I: _BACK_W}
 _KEPT = {Kind.F: +1, Kind.I: 0, Kind.W: -1}
 _NEVER = 1 << 62
 
 
 def repeated(block: Block, rank: int, world: int, chunks: int) -> Iterator[Action]:
     """Repeat a building block for every microbatch, W in the first units that are left."""
-    out, back = rank, 2 * world - 1 - rank
-    passes = ((out, Kind.F), (back, Kind.F), (back, Kind.I), (out, Kind.I))
-    at = {
-        start + PERIOD * microbatch: Action(stage, kind, microbatch)
-        for start, (stage, kind) in zip(block(rank, world), passes, strict=True)
-        for microbatch in range(chunks)
-    }
+    stages = rank, 2 * world - 1 - rank
+    done = [0] * len(PASSES)
+    for key in _repeated(block, rank, world, chunks):
+        out, kind = PASSES[key]
+        yield Action(stages[not out], kind, done[key])
+        done[key] += 1
+
+
+def _repeated(block: Block, rank: int, world: int, chunks: int) -> Iterator[int]:
+    """Yield the passes' places in `PASSES`; those alike come in their microbatches' order."""
+    starts = zip(block(rank, world), (_OUT_F, _BACK_F, _BACK_I, _OUT_I), strict=True)
+    at = {start + PERIOD * microbatch: key for start, key in starts for microbatch in range(chunks)}
     assert len(at) == 4 * chunks, "two passes of a building block meet"
-    owed: deque[Action] = deque()
+    owed: deque[int] = deque()
     for time in range(max(at) + 1):
-        if action := at.get(time):
-            yield action
-            if action.kind is Kind.I:
-                owed.append(Action(action.stage, Kind.W, action.microbatch))
+        key = at.get(time)
+        if key is not None:
+            yield key
+            if key in _THEN_W:
+                owed.append(_THEN_W[key])
         elif owed:
             yield owed.popleft()
     yield from owed
@@ -68,82 +77,97 @@ def reordered(block: Block, world: int, chunks: int) -> tuple[tuple[Pass, ...], 
 
     In time linear in the plan's length.
     """
-    rows = [_Row(rank, world, list(repeated(block, rank, world, chunks))) for rank in range(world)]
-    most = max(row.peak for row in rows)
     done: dict[Kind, list[int]] = {kind: [0] * 2 * world for kind in _KEPT}
+    rows = [
+        _Row(rank, world, list(_repeated(block, rank, world, chunks)), done)
+        for rank in range(world)
+    ]
+    most = max(row.peak for row in rows)
     unfinished = rows
     while unfinished:
-        chosen = [
-            (row, key) for row in unfinished if (key := row.first_ready(done, most)) is not None
-        ]
+        chosen = [(row, key) for row in unfinished if (key := row.first_ready(most)) is not None]
         assert chosen, "a building block that cannot go on"
         for row, key in chosen:
-            stage, kind = row.do(key)
-            done[kind][stage] += 1
+            row.do(key)
         unfinished = [row for row in unfinished if not row.finished]
     return tuple(tuple(PASSES[key] for key in row.order) for row in rows)
 
 
 class _Row:
-    """One rank's repeated blocks, and how much of them it has done."""
+    """One rank's repeated blocks, and how much of them it has done.
 
-    def __init__(self, rank: int, world: int, row: Sequence[Action]) -> None:
+    ``done`` counts each stage's passes by kind, for all ranks: that of a pass is up to its row.
+    """
+
+    def __init__(
+        self, rank: int, world: int, row: Sequence[int], done: dict[Kind, list[int]]
+    ) -> None:
         self._stages = [rank if out else 2 * world - 1 - rank for out, _ in PASSES]
-        self._last = 2 * world - 1
-        keys = {(stage, kind): k for k, (stage, (_, kind)) in enumerate(self._pairs())}
+        self._needs = [
+            self._before(kind, stage, 2 * world - 1, done)
+            for stage, (_, kind) in zip(self._stages, PASSES, strict=True)
+        ]
+        self._done = done
         self._places: list[list[int]] = [[] for _ in PASSES]
         self._overtaken: list[list[int]] = [[], []]  # per F, how many F of the other stage precede
-        for place, action in enumerate(row):
-            key = keys[action.stage, action.kind]
-            if action.kind is Kind.F:
+        for place, key in enumerate(row):
+            if key in _FORWARDS:
                 self._overtaken[key].append(len(self._places[1 - key]))
             self._places[key].append(place)
-        self.peak = max(accumulate(_KEPT[action.kind] for action in row))
+        self.peak = max(accumulate(_KEPT[PASSES[key][1]] for key in row))
         for places in self._places:
             places.append(_NEVER)
         self._next = [0] * len(PASSES)
         self._heads = [places[0] for places in self._places]
+        self._by_head = sorted(range(len(PASSES)), key=self._heads.__getitem__)
         self._length = len(row)
         self._kept = 0
         self.order = bytearray()
 
-    def _pairs(self) -> Iterator[tuple[int, Pass]]:
-        yield from zip(self._stages, PASSES, strict=True)
+    @staticmethod
+    def _before(
+        kind: Kind, stage: int, last: int, done: dict[Kind, list[int]]
+    ) -> list[tuple[list[int], int]]:
+        """Return the counts, and the stages in them, that have to be ahead of a pass."""
+        if kind is Kind.F:
+            return [(done[Kind.F], stage - 1)] if stage else []
+        if kind is Kind.W:
+            return [(done[Kind.I], stage)]
+        above = [(done[Kind.I], stage + 1)] if stage < last else []
+        return [*above, (done[Kind.F], stage)]
 
     @property
     def finished(self) -> bool:
         """Whether all is done."""
         return len(self.order) == self._length
 
-    def first_ready(self, done: dict[Kind, list[int]], most: int) -> int | None:
+    def first_ready(self, most: int) -> int | None:
         """Choose what comes first of what can be done now, with up to `most` kept."""
-        put_off = self._heads[0] == _NEVER
         waiting = None
-        for key in sorted(range(len(PASSES)), key=self._heads.__getitem__):
+        for key in self._by_head:
             if self._heads[key] == _NEVER:
                 break
-            if self._is_ready(key, done, most):
-                if not (put_off and PASSES[key][1] is Kind.W):
-                    return key
-                waiting = key if waiting is None else waiting
+            microbatch = self._next[key]
+            for counts, stage in self._needs[key]:
+                if counts[stage] <= microbatch:
+                    break
+            else:
+                if key in _FORWARDS:
+                    reserved = self._overtaken[key][microbatch] - self._next[1 - key]
+                    if self._kept + (reserved if reserved > 0 else 0) >= most:
+                        continue
+                elif key in _WEIGHTS and self._heads[_OUT_F] == _NEVER:
+                    waiting = key if waiting is None else waiting
+                    continue
+                return key
         return waiting
 
-    def _is_ready(self, key: int, done: dict[Kind, list[int]], most: int) -> bool:
-        stage, kind, microbatch = self._stages[key], PASSES[key][1], self._next[key]
-        if kind is Kind.F:
-            reserved = max(0, self._overtaken[key][microbatch] - self._next[1 - key])
-            came = stage == 0 or done[Kind.F][stage - 1] > microbatch
-            return came and self._kept + reserved < most
-        if kind is Kind.W:
-            return done[Kind.I][stage] > microbatch
-        came = stage == self._last or done[Kind.I][stage + 1] > microbatch
-        return came and done[Kind.F][stage] > microbatch
-
-    def do(self, key: int) -> tuple[int, Kind]:
-        """Do the next pass of those like it; return its stage and kind."""
+    def do(self, key: int) -> None:
+        """Do the next pass of those like it."""
         self._next[key] += 1
         self._heads[key] = self._places[key][self._next[key]]
+        self._by_head.sort(key=self._heads.__getitem__)
         kind = PASSES[key][1]
         self._kept += _KEPT[kind]
+        self._done[kind][self._stages[key]] += 1
         self.order.append(key)
-        return self._stages[key], kind
