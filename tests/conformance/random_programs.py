@@ -241,13 +241,13 @@ def _is_among(real: View, seen: list[View]) -> bool:
 
 
 def _may_abort(real: View, seen: list[View]) -> bool:
-    """Whether a rank was aborted, one that some simulated run aborted too.
+    """Whether a rank was aborted, one that some simulated run aborted too, or said it would be.
 
     Or none yet: gloo's case is over as soon as other ranks are known to be stuck.
     """
     aborted = [one for one in seen if one.died]
     if real.died:
-        return real.died <= set().union(*(one.died for one in aborted))
+        return real.died <= set().union(*(one.died | one.aborting for one in seen))
     return real.ending == "stuck" and any(real.codes & one.codes for one in aborted)
 
 

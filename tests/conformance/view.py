@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -40,6 +40,8 @@ class View:
     ranks: tuple[RankView, ...]
     findings: tuple[Any, ...]
     told: tuple[str, ...] = ()
+    aborting: frozenset[int] = field(default=frozenset(), compare=False)
+    """The ranks that gloo aborts: at once, or only when they have come to something else."""
 
     @property
     def died(self) -> set[int]:
@@ -99,6 +101,13 @@ def view(outcome: Outcome) -> View:
         ),
         tuple(sorted((_finding_view(f, with_state=not failed) for f in found), key=repr)),
         tuple(sorted({_told(t) for f in found for t in _texts(f)})),
+        frozenset(
+            operation.rank
+            for finding in found
+            if finding.message.endswith("aborted by the backend")
+            for operation in finding.operations
+            if "recv" in operation.op
+        ),
     )
 
 
