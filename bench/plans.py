@@ -115,7 +115,7 @@ def measure(name: str, size: tuple[int, int], limit: int, torch_limit: int) -> d
 
 
 HEAD = f"{'schedule':<13}{'size':>12}{'actions':>10}" + "".join(f"{p:>10}" for p in PHASES)
-HEAD += f"{'total s':>10}{'peak MB':>9}{'torch s':>12}{'ratio':>7}"
+HEAD += f"{'total s':>10}{'peak MB':>9}{'torch s':>14}{'ratio':>7}"
 
 
 def line_of(row: dict[str, Any]) -> str:
@@ -127,7 +127,7 @@ def line_of(row: dict[str, Any]) -> str:
     peer = row.get("torch", {})
     beside = f"{peer['total_s']:.2f}" if "total_s" in peer else peer.get("failed", "-")
     ratio = f"{row['torch_ratio']:.1f}" if "torch_ratio" in row else "-"
-    tail = f"{row['total_s']:>10.2f}{row['rss_mb']:>9}{beside:>12.12}{ratio:>7}"
+    tail = f"{row['total_s']:>10.2f}{row['rss_mb']:>9}{beside:>14.12}{ratio:>7}"
     return f"{begin}{row['actions']:>10}{spent}{tail}"
 
 

@@ -228,16 +228,26 @@ def _loss(difference: Difference, outcome: Outcome, details: dict[str, Any]) -> 
     details |= {"expected": difference.expected, "got": difference.got}
     ratio = difference.got / difference.expected if difference.expected else math.nan
     times = f", {ratio:.4g} times that" if math.isfinite(ratio) and abs(ratio - 1) > 1e-3 else ""
+    got, expected = _told_apart(difference.got, difference.expected)
     return Finding(
         "loss-mismatch",
-        f"the loss returned in step {difference.step} is {difference.got:.6g}, the monolith's is "
-        f"{difference.expected:.6g}{times}; the gradients are right",
+        f"the loss returned in step {difference.step} is {got}, the monolith's is "
+        f"{expected}{times}; the gradients are right",
         "return the mean over the batch: each microbatch's mean loss weighted by "
         "size / batch.size, added up once",
         ranks=_ranks(difference),
         operations=sites.computed(outcome, _on(difference), "F"),
         details=details,
     )
+
+
+def _told_apart(one: float, other: float) -> tuple[str, str]:
+    """Write two numbers with as many digits as it takes for them to differ, six at least."""
+    for digits in (6, 9, 12, 17):
+        shown = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if shown[0] != shown[1]:
+            break
+    return shown
 
 
 def _parameters(difference: Difference, outcome: Outcome, details: dict[str, Any]) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -196,6 +197,18 @@ def test_a_loss_that_is_no_number_is_named(value: object, named: str) -> None:
     finding = only(case_of(), odd)
     assert finding.code == "loss-mismatch"
     assert named in finding.message
+
+
+def test_a_loss_that_is_hardly_wrong_is_told_in_as_many_digits_as_show_it() -> None:
+    def hardly(stage: Any, comms: Any, batch: Any, chunks: int) -> Any:
+        loss = planted.right()(stage, comms, batch, chunks)
+        return None if loss is None else loss * (1 + 1e-9)
+
+    finding = only(case_of(), hardly)
+    assert finding.code == "loss-mismatch"
+    found = re.search(r"is (\S+), the monolith's is (\S+);", finding.message)
+    assert found is not None
+    assert len(set(found.groups())) == 2
 
 
 def test_what_other_ranks_return_does_not_matter() -> None:
