@@ -57,10 +57,12 @@ def shared_world(backend: str, *, isolated: bool = False) -> World:
     """
     from harness.worlds import open_world
 
+    isolated = isolated and backend == "sim"
+    beside = shared_world("gloo") if isolated else None
     with _lock:
-        key = (os.getpid(), backend, isolated and backend == "sim")
+        key = (os.getpid(), backend, isolated)
         if key not in _worlds:
-            _worlds[key] = open_world(backend, isolated=isolated)
+            _worlds[key] = open_world(backend, isolated=isolated, beside=beside)
         return _worlds[key]
 
 

@@ -62,6 +62,7 @@ class Program:
     fresh: bool = False
     delay_ms: int = 0
     seed: int = 0
+    hosts: bool = False  # simulated ranks, in processes that are no ranks themselves after that
     buffered_sends: bool = False  # a send completes at once: shows what needs buffering
     simulated: Simulated = Simulated()
 
@@ -130,11 +131,12 @@ class World(Protocol):
     ) -> None: ...
 
 
-def open_world(backend: str, *, isolated: bool = False) -> World:
+def open_world(backend: str, *, isolated: bool = False, beside: World | None = None) -> World:
     """Return a world of that backend, starting up in the background.
 
     The simulated one runs in this process, or ``isolated`` in one of its own, which a program may
-    take down with it.
+    take down with it. ``beside`` is a world of gloo's that makes these processes as well, and is
+    closed by whoever opened it.
 
     Raises WorldError when the backend is not known; whether enough devices are there is
     checked for each world size, by :meth:`World.run`.
@@ -145,7 +147,7 @@ def open_world(backend: str, *, isolated: bool = False) -> World:
     if backend == "sim" and isolated:
         from harness.worlds.simulated.isolated import IsolatedWorld
 
-        return IsolatedWorld()
+        return IsolatedWorld(beside if isinstance(beside, ProcessWorld) else None)
     if backend == "sim":
         from harness.worlds.simulated.world import SimulatedWorld
 

@@ -101,7 +101,7 @@ class ProcessWorld:
         settle = self._backend.settle_s
         try:
             store = self._store_for(program)
-            ranks = self._acquire(world_size, fresh=program.fresh)
+            ranks = self._acquire(world_size, program)
             watch = Watch(
                 ranks,
                 server,
@@ -165,16 +165,18 @@ class ProcessWorld:
             self._store = store
         return store
 
-    def _acquire(self, count: int, *, fresh: bool) -> list[RankProcess]:
+    def _acquire(self, count: int, program: Program) -> list[RankProcess]:
         server = self.start()
         if not server.pump():
             raise ServerGoneError
         for rank in [rank for rank in self._idle if rank.exit_status is not None]:
             self._idle.remove(rank)
             rank.close()
-        while len(usable := [r for r in self._idle if not (fresh and r.used)]) < count:
+        while len(usable := [rank for rank in self._idle if rank.may_run(program)]) < count:
             self._make()
         ranks = usable[:count]
+        for rank in ranks:
+            rank.used, rank.hosts = True, program.hosts
         self._idle = [rank for rank in self._idle if rank not in ranks]
         return ranks
 
@@ -237,7 +239,7 @@ class ProcessWorld:
                 environment=os.environ
                 | torchrun_environment(index, size, master, agent_store=agent_store),
             )
-            rank.used, rank.output = True, ""
+            rank.output = ""
             try:
                 rank.control.send(job)
             except OSError:  # it was killed: the watch tells so

@@ -14,7 +14,7 @@ import sys
 import time
 
 from harness.ring import DEFAULT_SIZE, Ring, shared_memory
-from harness.worlds import WorldError
+from harness.worlds import Program, WorldError
 from harness.worlds.forkserver import (
     ENDED,
     FORKED,
@@ -86,11 +86,15 @@ class RankProcess(Child):
             undo.pop_all()
         self.control = Link(ours)
         self.for_child = [theirs.detach(), ring_fd, stacks_end, output_end]
-        self.used = False
+        self.used = self.hosts = False
         self.output = ""
         self._partial = b""
         self.output_open = True
         self._is_closed = False
+
+    def may_run(self, program: Program) -> bool:
+        """Whether it has run nothing yet, or things like this program, which need not be fresh."""
+        return not self.used or (not program.fresh and self.hosts == program.hosts)
 
     def read_output(self) -> list[str] | None:
         """Take some of what the rank has printed; None when nothing is there.

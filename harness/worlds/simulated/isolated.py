@@ -118,8 +118,9 @@ class IsolatedWorld:
 
     name = "sim"
 
-    def __init__(self) -> None:
-        self._processes = ProcessWorld(BACKENDS["gloo"])
+    def __init__(self, processes: ProcessWorld | None = None) -> None:
+        self._is_shared = processes is not None
+        self._processes = processes or ProcessWorld(BACKENDS["gloo"])
         self._processes.start()
 
     def run(
@@ -136,7 +137,7 @@ class IsolatedWorld:
             replace(program, entry=_nothing), pickled_program(program), world_size, timeout, limit
         )
         outcome = self._processes.run(
-            Program(host, init_group=False, fresh=program.fresh),
+            Program(host, init_group=False, fresh=program.fresh, hosts=True),
             1,
             timeout=timeout + _SLACK_S,
             echo=None if echo is None else _sorted(echo),
@@ -164,7 +165,7 @@ class IsolatedWorld:
 
         KeyboardInterrupt where the user stops it, WorldError where ``entry`` itself raises.
         """
-        told = Program(entry, init_group=False)
+        told = Program(entry, init_group=False, hosts=True)
         outcome = self._processes.run(told, processes, timeout=timeout + _SLACK_S)
         if outcome.ending == "interrupted":
             raise KeyboardInterrupt
@@ -177,8 +178,9 @@ class IsolatedWorld:
         return found
 
     def close(self) -> None:
-        """End the process."""
-        self._processes.close()
+        """End the processes, unless they are another world's as well."""
+        if not self._is_shared:
+            self._processes.close()
 
     def __enter__(self) -> Self:
         return self
