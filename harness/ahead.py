@@ -86,6 +86,7 @@ class Ahead:
             Share(_Case(self._target, self._timeout), tuple(cases)),
             min(self._processes, len(cases)),
             timeout=self._timeout,
+            warm=self._target.takes_compiler,
         )
         for place, result in found.items():
             self._results[cases[place]] = result

@@ -110,6 +110,7 @@ def program_of(target: Target, case: Case, *, fresh: bool = False) -> Program:
     return Program(
         entry=harmed(StepEntry(target, case), case.nemesis),
         fresh=fresh,
+        warm=target.takes_compiler,
         delay_ms=case.delay,
         seed=case.seed,
         simulated=simulated_of(case),

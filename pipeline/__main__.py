@@ -11,7 +11,8 @@ import torch
 import torch.distributed as dist
 
 from pipeline.lower import DEFAULT_POLICY, POLICIES
-from pipeline.model import OPTIMIZERS, Workload, train_monolith
+from pipeline.model import Workload, train_monolith
+from pipeline.optimizers import OPTIMIZERS
 from pipeline.schedules import RUNNABLE
 from pipeline.train import prepare, print_losses, train_manual, train_pipeline
 

@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.optimizers import OPTIMIZERS
+
 M = TypeVar("M", bound=nn.Module)
 
 LEAK = 0.5
 KINDS = ("seed", "conditioned")
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "sgd": torch.optim.SGD,
-}
 
 
 Targets = Tensor | None

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.model import OPTIMIZERS, Samples, split
+from pipeline.model import Samples, split
+from pipeline.optimizers import OPTIMIZERS
 
 TRIED = (2, 3)
 """Numbers of samples that a model is run on to see the shapes between its stages."""

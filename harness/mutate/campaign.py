@@ -276,7 +276,7 @@ class _Survey:
 def _surveyed(
     target: Target, case: Case, options: CheckOptions, world: World
 ) -> list[tuple[Injection, str, bool]]:
-    program = Program(_Survey(target, case), init_group=False)
+    program = Program(_Survey(target, case), init_group=False, warm=False)
     outcome = world.run(program, 1, timeout=options.timeout)
     if outcome.ending == "interrupted":
         raise KeyboardInterrupt

@@ -30,9 +30,10 @@ class Shadow:
             for part, shape in islice(parts, len(stage.layout)):
                 held.append(nn.Parameter(part.clone().view(shape)))
             self._parameters += held[len(held) - len(stage.layout) :]
-        warm_torch()
         if isinstance(workload, Workload):  # elementwise: all at once comes to the same
             ranks = {0: self._parameters}
+        else:
+            warm_torch()
         self._optimizers = [workload.optimizer_for(held) for held in ranks.values() if held]
         # The same elementwise operations on the same values: bitwise the same here, a few roundings
         # apart on another device; below float32 kernels compute in float32 and round once.

@@ -54,6 +54,11 @@ class Target:
         return self.kind == "torch"
 
     @property
+    def takes_compiler(self) -> bool:
+        """Whether it makes torch import its compiler: by its classes, or its own optimizer."""
+        return self.kind == "torch" or "optimizer" in self.without
+
+    @property
     def is_plan(self) -> bool:
         """Whether our executor runs it, by a plan."""
         return self.kind in ("schedule", "plan", "csv")

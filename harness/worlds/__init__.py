@@ -62,6 +62,7 @@ class Program:
     fresh: bool = False
     delay_ms: int = 0
     seed: int = 0
+    warm: bool = True  # has what torch imports for an optimizer: else each rank would, by itself
     hosts: bool = False  # simulated ranks, in processes that are no ranks themselves after that
     buffered_sends: bool = False  # a send completes at once: shows what needs buffering
     simulated: Simulated = Simulated()

@@ -25,13 +25,14 @@ from harness.warm import warm_torch
 
 REQUEST = struct.Struct("<cI")  # what is wanted, the request's number
 REPLY = struct.Struct("<cIii")  # kind, the request's number, pid, exit status or error number
-RANK, STORE = b"R", b"S"
+RANK, STORE, WARM = b"R", b"S", b"W"
 FORKED, REFUSED, ENDED = b"F", b"N", b"E"
 DESCRIPTORS = {RANK: 4, STORE: 2}  # that go with a request
 _PR_SET_PDEATHSIG = 1
 _PRELOADED = (
     "cloudpickle",
     "numpy",
+    "harness.ahead",  # and all that a host of simulated ranks needs
     "harness.parity.program",
     "harness.targets",
     "harness.worlds.rank",
@@ -50,12 +51,11 @@ def die_with_parent(parent: int) -> None:
 
 
 def preload() -> None:
-    """Import and warm what every rank needs, so that a fork has it."""
+    """Import what every rank needs, so that a fork has it."""
     import torch
     import torch.distributed
 
     torch.set_num_threads(1)
-    warm_torch()
     for name in _PRELOADED:
         importlib.import_module(name)
     from harness import instrument
@@ -113,6 +113,9 @@ class ForkServer:
         if not data:
             return False
         kind, number = REQUEST.unpack(data)
+        if kind == WARM:
+            warm_torch()
+            return True
         server = os.getpid()
         try:
             if len(fds) < DESCRIPTORS[kind]:  # there was no room for them here

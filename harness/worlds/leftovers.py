@@ -53,7 +53,8 @@ class Leftovers:
         torch.set_default_device(None)
         torch.set_grad_enabled(True)
         torch.set_num_threads(1)
-        torch.use_deterministic_algorithms(False)
+        if torch.are_deterministic_algorithms_enabled():
+            torch.use_deterministic_algorithms(False)  # imports torch's compiler
         torch.autograd.set_detect_anomaly(False)
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.deterministic = torch.backends.cudnn.benchmark = False

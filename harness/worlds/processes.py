@@ -169,6 +169,8 @@ class ProcessWorld:
         server = self.start()
         if not server.pump():
             raise ServerGoneError
+        if program.warm:
+            server.warm()
         for rank in [rank for rank in self._idle if rank.exit_status is not None]:
             self._idle.remove(rank)
             rank.close()

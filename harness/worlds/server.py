@@ -23,6 +23,7 @@ from harness.worlds.forkserver import (
     REPLY,
     REQUEST,
     STORE,
+    WARM,
     kill_group,
 )
 from harness.worlds.link import Link
@@ -86,7 +87,7 @@ class RankProcess(Child):
             undo.pop_all()
         self.control = Link(ours)
         self.for_child = [theirs.detach(), ring_fd, stacks_end, output_end]
-        self.used = self.hosts = False
+        self.used = self.hosts = self.warm = False
         self.output = ""
         self._partial = b""
         self.output_open = True
@@ -94,6 +95,8 @@ class RankProcess(Child):
 
     def may_run(self, program: Program) -> bool:
         """Whether it has run nothing yet, or things like this program, which need not be fresh."""
+        if program.warm and not self.warm:
+            return False
         return not self.used or (not program.fresh and self.hosts == program.hosts)
 
     def read_output(self) -> list[str] | None:
@@ -233,7 +236,7 @@ class Server:
             raise
         finally:
             theirs.close()
-        self._ready = False
+        self._ready = self._warm = False
 
     def wait_ready(self) -> None:
         """Return once the server has imported torch; WorldError when it does not."""
@@ -259,10 +262,23 @@ class Server:
         """Whether the server still runs."""
         return self.process.poll() is None
 
+    def warm(self) -> None:
+        """Have what torch imports lazily in all ranks that are made from now on."""
+        self.wait_ready()
+        if self._warm:
+            return
+        self._warm = True
+        try:
+            self.socket.sendall(REQUEST.pack(WARM, 0))
+        except OSError:
+            raise WorldError("the fork server is gone; run the command again") from None
+
     def make(self, child: RankProcess | StoreProcess) -> None:
         """Ask for a child; its id, or that it was refused, comes later, with :meth:`pump`."""
         self.wait_ready()
-        kind = RANK if isinstance(child, RankProcess) else STORE
+        kind = STORE
+        if isinstance(child, RankProcess):
+            kind, child.warm = RANK, self._warm
         number = next(self._numbers)
         self._asked[number] = child
         try:

@@ -137,7 +137,7 @@ class IsolatedWorld:
             replace(program, entry=_nothing), pickled_program(program), world_size, timeout, limit
         )
         outcome = self._processes.run(
-            Program(host, init_group=False, fresh=program.fresh, hosts=True),
+            Program(host, init_group=False, fresh=program.fresh, warm=program.warm, hosts=True),
             1,
             timeout=timeout + _SLACK_S,
             echo=None if echo is None else _sorted(echo),
@@ -159,13 +159,18 @@ class IsolatedWorld:
         return simulated
 
     def run_each(
-        self, entry: Callable[[RankContext], dict[int, T]], processes: int, *, timeout: float
+        self,
+        entry: Callable[[RankContext], dict[int, T]],
+        processes: int,
+        *,
+        timeout: float,
+        warm: bool = False,
     ) -> dict[int, T]:
         """Run ``entry`` in several processes; return what those that ended well have returned.
 
         KeyboardInterrupt where the user stops it, WorldError where ``entry`` itself raises.
         """
-        told = Program(entry, init_group=False, hosts=True)
+        told = Program(entry, init_group=False, warm=warm, hosts=True)
         outcome = self._processes.run(told, processes, timeout=timeout + _SLACK_S)
         if outcome.ending == "interrupted":
             raise KeyboardInterrupt

@@ -180,7 +180,8 @@ class Surroundings:
         self._settings.restore()
         torch.set_default_dtype(self._dtype)
         torch.set_grad_enabled(self._grad)
-        torch.use_deterministic_algorithms(self._deterministic)
+        if torch.are_deterministic_algorithms_enabled() != self._deterministic:
+            torch.use_deterministic_algorithms(self._deterministic)  # imports torch's compiler
         if torch.get_num_threads() != self._threads:
             torch.set_num_threads(self._threads)
         torch.default_generator.set_state(self._random[0])
