@@ -14,6 +14,7 @@ from harness.parity.reference import one_thread
 from harness.parity.results import Chain
 from harness.warm import warm_torch
 from pipeline.model import Training, Workload
+from pipeline.own_model import OwnWorkload
 
 
 class Shadow:
@@ -32,7 +33,7 @@ class Shadow:
             self._parameters += held[len(held) - len(stage.layout) :]
         if isinstance(workload, Workload):  # elementwise: all at once comes to the same
             ranks = {0: self._parameters}
-        else:
+        elif isinstance(workload, OwnWorkload) and workload.parts.optimizer is not None:
             warm_torch()
         self._optimizers = [workload.optimizer_for(held) for held in ranks.values() if held]
         # The same elementwise operations on the same values: bitwise the same here, a few roundings

@@ -63,6 +63,12 @@ def preload() -> None:
     instrument.install()
 
 
+def _share_pages() -> None:
+    """Let ranks share what is in memory now, instead of copying it when they collect garbage."""
+    gc.collect()
+    gc.freeze()
+
+
 def require_forkable() -> None:
     """Leave, with a line that says so, when CUDA was initialised: no fork could use it."""
     import torch
@@ -115,6 +121,7 @@ class ForkServer:
         kind, number = REQUEST.unpack(data)
         if kind == WARM:
             warm_torch()
+            _share_pages()
             return True
         server = os.getpid()
         try:
@@ -233,8 +240,7 @@ def main() -> None:
         preload()
     require_forkable()
     assert threading.active_count() == 1, "a fork keeps only the thread that forks"
-    gc.collect()
-    gc.freeze()  # ranks share these pages instead of copying them
+    _share_pages()
     if os.getppid() != parent:
         return
     control.sendall(REPLY.pack(FORKED, 0, os.getpid(), 0))
