@@ -34,7 +34,8 @@ def compare_numbers(target: Target, case: Case, outcome: Outcome, world: World |
     if world is None:
         raise WorldError(f"{target.text} has a model of its own, which needs a world to run in")
     entry = OnARank(target, case, outcome)
-    program = Program(entry=entry, init_group=False, seed=case.seed)
+    warm = target.takes_compiler
+    program = Program(entry=entry, init_group=False, warm=warm, seed=case.seed)
     judged = world.run(program, 1, timeout=max(60.0, outcome.elapsed_s))
     if judged.ending == "interrupted":
         raise KeyboardInterrupt

@@ -53,17 +53,20 @@ _lock = threading.Lock()
 def shared_world(backend: str, *, isolated: bool = False) -> World:
     """Return this process's warm world of that backend; WorldError when there can be none.
 
-    ``isolated`` concerns the simulated one (:func:`harness.worlds.open_world`).
+    ``isolated`` concerns the simulated one (:func:`harness.worlds.open_world`): its processes are
+    gloo's as well, so that of two threads that run something the one waits for the other.
     """
     from harness.worlds import open_world
 
-    isolated = isolated and backend == "sim"
-    beside = shared_world("gloo") if isolated else None
-    with _lock:
+    def opened(backend: str, *, isolated: bool = False) -> World:
         key = (os.getpid(), backend, isolated)
         if key not in _worlds:
+            beside = opened("gloo") if isolated else None
             _worlds[key] = open_world(backend, isolated=isolated, beside=beside)
         return _worlds[key]
+
+    with _lock:
+        return opened(backend, isolated=isolated and backend == "sim")
 
 
 @atexit.register

@@ -20,10 +20,13 @@ def spread(
     function: Callable[[Item], Result],
     items: Sequence[Item],
     lost: Callable[[Item], Result],
+    *,
+    warm: bool = True,
 ) -> Iterator[Result]:
     """Yield ``function(item)`` for each item, in order; ``lost(item)`` where its process dies.
 
-    Function, items and results travel by pickle. KeyboardInterrupt when the user stops it.
+    Function, items and results travel by pickle; ``warm`` as a program's. KeyboardInterrupt when
+    the user stops it.
     """
     world = shared_world("sim", isolated=True)
     assert isinstance(world, IsolatedWorld)
@@ -31,10 +34,10 @@ def spread(
     for first in range(0, len(items), processes * AT_ONCE):
         chunk = tuple(items[first : first + processes * AT_ONCE])
         share = Share(function, chunk)
-        found = world.run_each(share, min(processes, len(chunk)), timeout=PATIENCE_S)
+        found = world.run_each(share, min(processes, len(chunk)), timeout=PATIENCE_S, warm=warm)
         for place, item in enumerate(chunk):
             if place in found:
                 yield found[place]
                 continue
-            alone = world.run_each(Share(function, (item,)), 1, timeout=PATIENCE_S)
+            alone = world.run_each(Share(function, (item,)), 1, timeout=PATIENCE_S, warm=warm)
             yield alone[0] if alone else lost(item)

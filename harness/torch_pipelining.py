@@ -98,16 +98,6 @@ def order_of(schedule: Any) -> Mapping[int, Any] | None:
     return None
 
 
-def runs_by_order(schedule: type) -> bool:
-    """Whether a class of several stages steps as torch's do, and not in a way of its own."""
-    base = api().PipelineScheduleMulti
-    return all(
-        is_torchs(next(owner for owner in schedule.__mro__ if name in vars(owner)))
-        for name in ("step", "_step_microbatches")
-        if hasattr(base, name)
-    )
-
-
 def stage_ranks_of(schedule: Any) -> tuple[int, ...] | None:
     """Return the rank of each stage as a made schedule has it; None where it does not say."""
     ranks = getattr(schedule, "stage_index_to_group_rank", None)

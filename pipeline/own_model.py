@@ -1,5 +1,6 @@
 """A user's own model in place of the seeded one: built whole, cut into stages, with its data."""
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from torch.nn import functional as F
 from pipeline.model import Samples, split
 from pipeline.optimizers import OPTIMIZERS
 
+RAISED_IN = "_raised_in"
+"""What an error that left one of the user's functions has the call's text as."""
 TRIED = (2, 3)
 """Numbers of samples that a model is run on to see the shapes between its stages."""
 
@@ -241,11 +244,13 @@ def checked_data(found: Any, batch: int) -> tuple[Any, Tensor]:
 
 
 def _asked(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the user's; what it raises says in its last note which one it was."""
+    """Call a function of the user's; what it raises tells by `RAISED_IN` which one it was."""
     try:
         return function(*arguments)
     except Exception as error:
         error.add_note(f"in {what}")
+        with contextlib.suppress(AttributeError):
+            setattr(error, RAISED_IN, what)
         raise
 
 

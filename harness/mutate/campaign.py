@@ -276,7 +276,7 @@ class _Survey:
 def _surveyed(
     target: Target, case: Case, options: CheckOptions, world: World
 ) -> list[tuple[Injection, str, bool]]:
-    program = Program(_Survey(target, case), init_group=False, warm=False)
+    program = Program(_Survey(target, case), init_group=False, warm=target.takes_compiler)
     outcome = world.run(program, 1, timeout=options.timeout)
     if outcome.ending == "interrupted":
         raise KeyboardInterrupt
@@ -343,4 +343,4 @@ def _run(
     def lost(given: tuple[Mutant, _Base]) -> Tried:
         return _tried(given[0], "caught", ("rank-death",))
 
-    yield from spread(_Try(target), mutants, lost)
+    yield from spread(_Try(target), mutants, lost, warm=target.takes_compiler)

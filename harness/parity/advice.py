@@ -41,7 +41,7 @@ def _scale(factor: str, chunks: int, batch: int) -> str:
 _HELP = {
     "missing-microbatch": (
         "each microbatch needs one backward whose gradient stays: look for a loop that ends early, "
-        "samples never fed, and zero_grad or a new .grad between two microbatches"
+        "samples never fed, a detached loss, and zero_grad or a new .grad between two microbatches"
     ),
     "duplicate-microbatch": (
         "each microbatch needs one backward: look for a loop that runs it again, or a gradient "

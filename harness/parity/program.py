@@ -108,15 +108,17 @@ def run_rank(
         shown = Raised("TargetError", f"{target.text}: {error}", traceback=trace)
         return StepResult(rank, unloadable=shown)
     except PlanError as error:
-        problems = problems_of(error, _defined_at(target))
-        return StepResult(rank, problems=problems, plan_error=str(error))
+        return _invalid(rank, target, error)
     except ValueError as error:
         if is_refusal(error):
             return StepResult(rank, refused=raised(error))
         if target.kind in ("plan", "csv"):
             return StepResult(rank, plan_error=str(error))
         raise
-    result = run_steps(step, held.stages, held.batch, held.workload, comms, case, reporter)
+    try:
+        result = run_steps(step, held.stages, held.batch, held.workload, comms, case, reporter)
+    except PlanError as error:  # of a class that makes its order as it runs
+        return _invalid(rank, target, error)
     if not any(record.forwards for stage in result.stages for record in stage.steps):
         result = replace(result, defined_at=_defined_at(target))
     made = own if parts is None else parts.split or parts.model
@@ -374,12 +376,21 @@ def _place(function: Callable[..., Any]) -> Frame:
     return Frame(code.co_filename, code.co_firstlineno, code.co_name)
 
 
+def _invalid(rank: int, target: Target, error: PlanError) -> StepResult:
+    problems = problems_of(error, _defined_at(target))
+    return StepResult(rank, problems=problems, plan_error=str(error))
+
+
 def _defined_at(target: Target) -> Frame | None:
-    """Return where a user's own step, plan or class begins; None of anything else."""
+    """Return where a user's own step, plan or class begins; None where no line is known."""
     if target.kind == "torch":
-        at = line_of(cast("type", target.load_function()))
-        return Frame(at.file, at.line, at.function)
-    return _place(target.load_function()) if target.kind in ("step", "plan") else None
+        origin = line_of(cast("type", target.load_function()))
+        at = Frame(origin.file, origin.line, origin.function)
+    elif target.kind in ("step", "plan"):
+        at = _place(target.load_function())
+    else:
+        return None
+    return at if at.line else None
 
 
 def problems_of(error: PlanError, whole: Frame | None = None) -> tuple[PlanProblem, ...]:

@@ -57,7 +57,11 @@ class TorchStep:
                 self._schedule = self._make(stages, chunks)
             if self._last is not None:
                 self._last.sizes.clear()
-            self._schedule.step(*inputs, **wanted)
+            try:
+                self._schedule.step(*inputs, **wanted)
+            except KeyError as error:
+                self._require_order(error, chunks)
+                raise
         return _mean(losses, [] if self._last is None else self._last.sizes)
 
     def _make(self, stages: list[Stage], chunks: int) -> Any:
@@ -102,13 +106,26 @@ class TorchStep:
     def _plan(self, made: Any, ranks: tuple[int, ...], chunks: int) -> Plan | None:
         """Return the order that a schedule was made with; None where we cannot read it."""
         order = theirs.order_of(made)
-        everyone = set(range(world := dist.get_world_size()))
-        if theirs.holds_several(self._class) and theirs.runs_by_order(self._class):
-            order = order or {}  # a rank that it leaves out has nothing to do
-            if not set(order) <= everyone:
-                return None
-        elif order is None or set(order) != everyone:
+        world = dist.get_world_size()
+        if order is None or sorted(order) != list(range(world)):
             return None
+        return self._plan_of(order, ranks, chunks)
+
+    def _require_order(self, error: KeyError, chunks: int) -> None:
+        """Raise PlanError instead where torch did not find a rank in the schedule's own order."""
+        order = theirs.order_of(self._schedule) or {}
+        ranks = theirs.stage_ranks_of(self._schedule)
+        world = dist.get_world_size()
+        left_out = error.args[:1] and error.args[0] not in order and error.args[0] in range(world)
+        if not (theirs.holds_several(self._class) and left_out and ranks):
+            return
+        if (plan := self._plan_of(order, ranks, chunks)) is not None:
+            validate(plan)
+
+    def _plan_of(
+        self, order: Mapping[int, Any], ranks: tuple[int, ...], chunks: int
+    ) -> Plan | None:
+        world = dist.get_world_size()
         try:
             rows = tuple(tuple(self._actions(order, rank)) for rank in range(world))
             return Plan(self._class.__qualname__, world, chunks, rows, ranks, 1)

@@ -143,7 +143,7 @@ def _listed(target: Target, world: int, chunks: int) -> Plan:
     from harness import session
     from harness.worlds import Program
 
-    program = Program(_List(target, world, chunks), init_group=False, warm=False)
+    program = Program(_List(target, world, chunks), init_group=False, warm=target.takes_compiler)
     shared = session.shared_world("sim", isolated=True)
     outcome = shared.run(program, 1, timeout=asked.DEFAULT_TIMEOUT)
     if outcome.ending == "interrupted":

@@ -42,6 +42,15 @@ def user_traceback(error: BaseException) -> str:
     return "".join(whole.format()) if is_told else ""
 
 
+def mentions(path: str, words: Iterable[str]) -> bool:
+    """Whether any of the words is in a file; True of one that cannot be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    return any(word in text for word in words)
+
+
 def _is_between(file: str) -> bool:
     """Whether a frame is of what calls a user's code, wherever it stands: ours, or an import's."""
     if is_program(file):

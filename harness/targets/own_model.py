@@ -100,7 +100,7 @@ def try_own_model(target: Target) -> tuple[str, ...]:
     parts = load_own_model(target)
     if parts is None:
         return ()
-    from pipeline.own_model import OwnModelError
+    from pipeline.own_model import RAISED_IN, OwnModelError
 
     without = (*WITHOUT, "optimizer") if parts.optimizer else WITHOUT
     try:
@@ -113,8 +113,8 @@ def try_own_model(target: Target) -> tuple[str, ...]:
         raise TargetError(f"{target.text}: {error}") from None
     except Exception as error:
         what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        notes = getattr(error, "__notes__", ())
-        which = f"{notes[-1].removeprefix('in ')} fails" if notes else "its model cannot be run"
+        raised_in = getattr(error, RAISED_IN, None)
+        which = f"{raised_in} fails" if raised_in else "its model cannot be run"
         trace = loading.user_traceback(error)
         raise TargetError(f"{target.text}: {which}: {what}", trace) from error
     return without

@@ -100,7 +100,7 @@ def describe_in(world: Any, target: Target, timeout: float = 60.0) -> Descriptio
     """Load a target on one rank of ``world``, and say what it is or why it does not load."""
     from harness.worlds import Program
 
-    program = Program(entry=Describe(target), init_group=False, warm=False)
+    program = Program(entry=Describe(target), init_group=False, warm=target.takes_compiler)
     outcome = world.run(program, 1, timeout=timeout)
     rank = outcome.ranks[0]
     if isinstance(rank.result, Description):

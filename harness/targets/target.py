@@ -24,6 +24,9 @@ from harness.targets.signature import (
 from harness.targets.stages import ONE_EACH, Depth
 from pipeline.plan import Plan
 
+_BY_COMPILER = ("checkpoint", "compile", "dynamo", "fsdp", "optim", "pipelining", "tensor.parallel")
+"""What of torch imports its compiler, by words of the names that it is reached by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -55,8 +58,15 @@ class Target:
 
     @property
     def takes_compiler(self) -> bool:
-        """Whether it makes torch import its compiler: by its classes, or its own optimizer."""
-        return self.kind == "torch" or "optimizer" in self.without
+        """Whether it may make torch import its compiler, as far as can be told beforehand.
+
+        Where it does so unforeseen, each rank imports it by itself, when it comes to it.
+        """
+        if self.kind in ("schedule", "csv"):
+            return False
+        if self.kind == "torch" or "optimizer" in self.without or self.path is None:
+            return True
+        return loading.mentions(self.path, _BY_COMPILER)
 
     @property
     def is_plan(self) -> bool:

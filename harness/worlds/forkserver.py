@@ -26,7 +26,7 @@ from harness.warm import warm_torch
 REQUEST = struct.Struct("<cI")  # what is wanted, the request's number
 REPLY = struct.Struct("<cIii")  # kind, the request's number, pid, exit status or error number
 RANK, STORE, WARM = b"R", b"S", b"W"
-FORKED, REFUSED, ENDED = b"F", b"N", b"E"
+FORKED, REFUSED, ENDED, WARMED = b"F", b"N", b"E", b"M"
 DESCRIPTORS = {RANK: 4, STORE: 2}  # that go with a request
 _PR_SET_PDEATHSIG = 1
 _PRELOADED = (
@@ -78,6 +78,7 @@ def require_forkable() -> None:
             "CUDA was initialised while torch was imported, and ranks made after that cannot use "
             "it: look for a sitecustomize, .pth file or plugin of torch that does so"
         )
+    assert threading.active_count() == 1, "a fork keeps only the thread that forks"
 
 
 class ForkServer:
@@ -120,8 +121,11 @@ class ForkServer:
             return False
         kind, number = REQUEST.unpack(data)
         if kind == WARM:
-            warm_torch()
+            with contextlib.suppress(Exception):  # whoever needs it will say why it cannot be had
+                warm_torch()
+            require_forkable()
             _share_pages()
+            self._reply(WARMED, number, os.getpid(), 0)
             return True
         server = os.getpid()
         try:
@@ -239,7 +243,6 @@ def main() -> None:
     with _leaving_with(parent):
         preload()
     require_forkable()
-    assert threading.active_count() == 1, "a fork keeps only the thread that forks"
     _share_pages()
     if os.getppid() != parent:
         return

@@ -11,6 +11,7 @@ import selectors
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -82,7 +83,7 @@ class ProcessWorld:
         """
         self._backend.require(world_size)
         pickled = pickled_program(program)
-        with self._lock, self._descriptors(world_size):
+        with self._lock, self._descriptors(world_size, program):
             return self._run(program, pickled, world_size, timeout, limit, echo)
 
     def _run(
@@ -141,7 +142,7 @@ class ProcessWorld:
                     rank.close()
             if store is not None and store is not self._store:
                 store.close()
-        self._refill(world_size)
+        self._refill(world_size, program)
         return Outcome(watch.decoder.trace, watch.outcomes, ending, elapsed, self.name, timeout)
 
     def _store_for(self, program: Program) -> StoreProcess:
@@ -171,6 +172,10 @@ class ProcessWorld:
             raise ServerGoneError
         if program.warm:
             server.warm()
+            for rank in [rank for rank in self._idle if not (rank.warm or rank.used)]:
+                self._idle.remove(rank)  # better ones are made now
+                rank.kill()
+                rank.close()
         for rank in [rank for rank in self._idle if rank.exit_status is not None]:
             self._idle.remove(rank)
             rank.close()
@@ -194,7 +199,7 @@ class ProcessWorld:
         self._idle.append(rank)
 
     @contextlib.contextmanager
-    def _descriptors(self, count: int) -> Iterator[None]:
+    def _descriptors(self, count: int, program: Program | None = None) -> Iterator[None]:
         """Turn it into a WorldError that helps when file descriptors run out for ``count`` ranks.
 
         A gloo rank has a connection to every other one, and some more of its own.
@@ -202,7 +207,8 @@ class ProcessWorld:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         needed = 3 * count + 8
         with contextlib.suppress(OSError):
-            idle = DESCRIPTORS_OF_A_RANK * len(self._idle)
+            usable = sum(program is not None and rank.may_run(program) for rank in self._idle)
+            idle = DESCRIPTORS_OF_A_RANK * usable
             ours = len(os.listdir("/dev/fd")) - idle  # noqa: PTH208
             needed = max(needed, ours + DESCRIPTORS_OF_A_RANK * count + 8)
         message = (
@@ -219,10 +225,11 @@ class ProcessWorld:
                 raise WorldError(message) from None
             raise
 
-    def _refill(self, count: int) -> None:
-        """Have ranks ready for a next case of this size, forked while we go on."""
+    def _refill(self, count: int, program: Program) -> None:
+        """Have ranks ready for a next case like this one, forked while we go on."""
+        program = replace(program, fresh=False)
         with contextlib.suppress(OSError):  # then the next case says what is wrong
-            while len(self._idle) < count:
+            while sum(rank.may_run(program) for rank in self._idle) < count:
                 self._make()
 
     def _send(

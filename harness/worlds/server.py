@@ -24,6 +24,7 @@ from harness.worlds.forkserver import (
     REQUEST,
     STORE,
     WARM,
+    WARMED,
     kill_group,
 )
 from harness.worlds.link import Link
@@ -263,15 +264,18 @@ class Server:
         return self.process.poll() is None
 
     def warm(self) -> None:
-        """Have what torch imports lazily in all ranks that are made from now on."""
+        """Have what torch imports lazily in all ranks that are made from now on.
+
+        Returns once it is there; WorldError where the server does not come through it.
+        """
         self.wait_ready()
-        if self._warm:
-            return
-        self._warm = True
-        try:
-            self.socket.sendall(REQUEST.pack(WARM, 0))
-        except OSError:
-            raise WorldError("the fork server is gone; run the command again") from None
+        if not self._warm:
+            with contextlib.suppress(OSError):  # it is gone: so says the pump
+                self.socket.sendall(REQUEST.pack(WARM, 0))
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._warm:
+            if not self.pump(0.5) or time.monotonic() > deadline:
+                raise WorldError(f"the fork server did not start: {self._last_error()}")
 
     def make(self, child: RankProcess | StoreProcess) -> None:
         """Ask for a child; its id, or that it was refused, comes later, with :meth:`pump`."""
@@ -319,6 +323,8 @@ class Server:
                 self._children[pid] = child
                 if child.doomed:
                     child.kill()
+            elif kind == WARMED:
+                self._warm = True
             elif kind == REFUSED:
                 child = self._asked.pop(number)
                 child.refused, child.exit_status = os.strerror(status), -signal.SIGKILL

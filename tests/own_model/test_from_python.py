@@ -217,12 +217,20 @@ def raising() -> nn.Module:
     raise RuntimeError("no weights here")
 
 
+class Noted(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        error = RuntimeError("no kernel")
+        error.add_note("in a note\nof two lines")
+        raise error
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"model": lambda: None}, r"model\(\) returned None; expected an nn.Module"),
     ({"model": model()}, r"model is a module; give a function"),
     ({"model": raising}, r"model\(\) fails: RuntimeError: no weights here"),
     ({"data": lambda batch: raising()}, r"data\(6\) fails: RuntimeError: no weights here"),
     ({"loss": lambda y, t: raising()}, r"loss\(output, targets\) fails: RuntimeError"),
+    ({"model": lambda: Noted(WIDE, 2)}, r"its model cannot be run: RuntimeError: no kernel$"),
     ({"optimizer": lambda parameters: raising()}, r"optimizer\(parameters\) fails: RuntimeError"),
     ({"model": lambda: nn.Linear(3, 3)}, r"its model cannot be run: RuntimeError: mat1 and mat2"),
     ({"data": None}, r"model without data; a model of one's own needs both"),

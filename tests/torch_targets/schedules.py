@@ -215,3 +215,32 @@ class Idle(ScheduleGPipe):
 
     def step(self, *args, **kwargs):
         return None
+
+
+class OrderWhenRun(PipelineScheduleMulti):
+    """Makes its order in its first step."""
+
+    def __init__(self, stages, n_microbatches, loss_fn=None):
+        super().__init__(stages, n_microbatches, loss_fn=loss_fn)
+        self.whole = ScheduleInterleaved1F1B(stages, n_microbatches, loss_fn=loss_fn)
+
+    def step(self, *args, **kwargs):
+        self.pipeline_order = self.whole.pipeline_order
+        return super().step(*args, **kwargs)
+
+
+class Delegates(PipelineScheduleMulti):
+    """Has another schedule's way of running microbatches, and no order of its own."""
+
+    def __init__(self, stages, n_microbatches, loss_fn=None):
+        super().__init__(stages, n_microbatches, loss_fn=loss_fn)
+        whole = ScheduleInterleaved1F1B(stages, n_microbatches, loss_fn=loss_fn)
+        self.step = whole.step
+
+
+class CannotBeMade(PipelineScheduleMulti):
+    """Raises an error of its own when it is made."""
+
+    def __init__(self, stages, n_microbatches, loss_fn=None):
+        super().__init__(stages, n_microbatches, loss_fn=loss_fn)
+        raise RuntimeError("there is no such table")  # in CannotBeMade

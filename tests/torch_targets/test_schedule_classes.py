@@ -146,11 +146,19 @@ def test_every_compute_is_told_with_its_microbatch() -> None:
         assert computes == [action for action in order if not action.startswith("0I")]
 
 
-@pytest.mark.parametrize("name", ["Mine", "Plain", "WaitsForItsSends", "Runtime", "OwnWay"])
+@pytest.mark.parametrize(
+    "name", ["Mine", "Plain", "WaitsForItsSends", "Runtime", "OwnWay", "Delegates"]
+)
 def test_right_schedules_of_one_s_own_are_clean(name: str) -> None:
     report = harness.check(f"{HERE}:{name}", **SMALL, cases=4)
     assert report.findings == []
     assert report.tried["compared"] + report.cases.refused == 4
+
+
+def test_an_order_that_is_made_in_the_first_step_is_an_order() -> None:
+    """By gloo's semantics: torch's old way of running one is a hazard under NCCL's."""
+    report = harness.check(f"{HERE}:OrderWhenRun", **SMALL, cases=4, semantics="gloo")
+    assert report.findings == []
 
 
 def test_a_schedule_without_torch_s_runtime_is_run_with_the_stages_it_asks_for() -> None:
@@ -170,6 +178,7 @@ FAULTS = {
     "TooEarly": ("plan-invalid", None, (0,), "class TooEarly("),
     "NoOrder": ("plan-invalid", None, (0,), "class NoOrder("),
     "OrderOfOne": ("plan-invalid", None, (1,), "class OrderOfOne("),
+    "CannotBeMade": ("rank-error", None, (0,), "# in CannotBeMade"),
     "Idle": ("gradient-mismatch", "missing-microbatch:0,1", (0,), "class Idle("),
 }
 

@@ -164,7 +164,7 @@ class IsolatedWorld:
         processes: int,
         *,
         timeout: float,
-        warm: bool = False,
+        warm: bool = True,
     ) -> dict[int, T]:
         """Run ``entry`` in several processes; return what those that ended well have returned.
 
