@@ -14,16 +14,16 @@ import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from harness.case import Case
 from harness.parity.observe import Observer, Reporter
+from harness.parity.places import defined_at, invalid, place_of
 from harness.parity.refusal import is_raised, is_refusal, raised
 from harness.parity.results import (
-    PlanProblem,
     Raised,
     StageResult,
     StepRecord,
@@ -34,8 +34,6 @@ from harness.parity.shape import complete, own_stage_workload, users_workload, w
 from harness.targets import Target, TargetError, placement_of_step
 from harness.targets.loading import user_traceback
 from harness.targets.own_model import load_own_model
-from harness.targets.torch_classes import line_of
-from harness.trace import Frame
 from harness.worlds import RankContext
 from pipeline.actions import Action
 from pipeline.comms import Comms
@@ -108,7 +106,7 @@ def run_rank(
         shown = Raised("TargetError", f"{target.text}: {error}", traceback=trace)
         return StepResult(rank, unloadable=shown)
     except PlanError as error:
-        return _invalid(rank, target, error)
+        return invalid(rank, target, error)
     except ValueError as error:
         if is_refusal(error):
             return StepResult(rank, refused=raised(error))
@@ -118,13 +116,13 @@ def run_rank(
     try:
         result = run_steps(step, held.stages, held.batch, held.workload, comms, case, reporter)
     except PlanError as error:  # of a class that makes its order as it runs
-        return _invalid(rank, target, error)
+        return invalid(rank, target, error)
     if not any(record.forwards for stage in result.stages for record in stage.steps):
-        result = replace(result, defined_at=_defined_at(target))
+        result = replace(result, defined_at=defined_at(target))
     made = own if parts is None else parts.split or parts.model
     if made is None:
         return result
-    at = _place(made)
+    at = place_of(made)
     return replace(result, stages=tuple(replace(s, built_at=at) for s in result.stages))
 
 
@@ -367,36 +365,3 @@ def _stages(
         module = module.to(workload.dtype)
         stages.append(Stage([module], index, count, workload, context.device, number))
     return stages
-
-
-def _place(function: Callable[..., Any]) -> Frame:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return Frame("<unknown>", 0, getattr(function, "__name__", "build_stage"))
-    return Frame(code.co_filename, code.co_firstlineno, code.co_name)
-
-
-def _invalid(rank: int, target: Target, error: PlanError) -> StepResult:
-    problems = problems_of(error, _defined_at(target))
-    return StepResult(rank, problems=problems, plan_error=str(error))
-
-
-def _defined_at(target: Target) -> Frame | None:
-    """Return where a user's own step, plan or class begins; None where no line is known."""
-    if target.kind == "torch":
-        origin = line_of(cast("type", target.load_function()))
-        at = Frame(origin.file, origin.line, origin.function)
-    elif target.kind in ("step", "plan"):
-        at = _place(target.load_function())
-    else:
-        return None
-    return at if at.line else None
-
-
-def problems_of(error: PlanError, whole: Frame | None = None) -> tuple[PlanProblem, ...]:
-    """Return a plan's problems as plain values; of what is missing the place of the whole."""
-    places = [(p, p.origin or whole) for p in error.problems]
-    return tuple(
-        PlanProblem(p.rank, str(p.action), p.reason, *((o.file, o.line, o.function) if o else ()))
-        for p, o in places
-    )

@@ -32,7 +32,7 @@ def findings_of(placed: Placed, figures: Figures, target: str | None) -> list[Fi
 def _invalid(placed: Placed) -> Finding:
     # These import torch, which a valid plan's plot does without.
     from harness.checkers.parity import invalid_plan
-    from harness.parity.program import problems_of
+    from harness.parity.places import problems_of
     from harness.parity.results import StepResult
 
     error = PlanError(placed.plan, placed.problems)

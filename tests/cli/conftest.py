@@ -29,7 +29,7 @@ Harness = Callable[..., Ended]
 def world(monkeypatch: pytest.MonkeyPatch) -> FakeWorld:
     fake = FakeWorld()
     monkeypatch.setattr(session, "_worlds", {})  # other tests keep their warm ones
-    monkeypatch.setattr("harness.worlds.open_world", lambda backend, isolated=False: fake)
+    monkeypatch.setattr("harness.worlds.open_world", lambda backend, **how: fake)
     return fake
 
 

@@ -122,7 +122,8 @@ def test_a_world_is_opened_once_and_again_after_it_is_closed(
 ) -> None:
     opened: list[str] = []
 
-    def open_world(backend: str, *, isolated: bool) -> FakeWorld:
+    def open_world(backend: str, *, isolated: bool, beside: object) -> FakeWorld:
+        assert (beside is not None) is isolated
         opened.append(backend)
         return FakeWorld()
 
@@ -137,6 +138,9 @@ def test_a_world_is_opened_once_and_again_after_it_is_closed(
     session.close_worlds()
     session.shared_world("gloo")
     assert opened == ["gloo", "gloo"]
+    session.shared_world("sim", isolated=True)  # beside the one of gloo's
+    session.shared_world("sim")
+    assert opened == ["gloo", "gloo", "sim", "sim"]
     session.close_worlds()
 
 

@@ -115,7 +115,7 @@ def test_an_import_error_of_the_target_shows_the_users_traceback_only(
 def test_a_backend_that_is_missing_is_told_in_one_line(
     harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(backend: str, *, isolated: bool) -> None:
+    def refuse(backend: str, **how: object) -> None:
         raise WorldError("backend nccl: 4 ranks need 4 GPUs and 0 are visible")
 
     monkeypatch.setattr("harness.worlds.open_world", refuse)
@@ -182,7 +182,7 @@ def test_a_report_by_machine_is_one_that_says_the_error(
 def test_what_a_world_cannot_do_is_in_the_report_too(
     harness: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    def refuse(backend: str, *, isolated: bool) -> None:
+    def refuse(backend: str, **how: object) -> None:
         raise WorldError("backend nccl: 4 ranks need 4 GPUs and 0 are visible")
 
     monkeypatch.setattr("harness.worlds.open_world", refuse)

@@ -156,5 +156,5 @@ def test_a_workload_that_cannot_be_is_refused(wrong: dict[str, object], message:
 def test_the_optimizer_is_the_workload_s(name: str, kind: type) -> None:
     workload = Workload.conditioned(optimizer=name, lr=0.5)
     optimizer = make_optimizer(workload, Monolith(workload).parameters())
-    assert type(optimizer) is kind
+    assert isinstance(optimizer, kind)
     assert optimizer.param_groups[0]["lr"] == 0.5
