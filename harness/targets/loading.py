@@ -20,6 +20,7 @@ from typing import Any, cast
 from harness.own import HARNESS, is_own, is_program
 from harness.targets.aside import step_aside
 from harness.targets.signature import TargetError, no_such_function
+from harness.warm import without_cache_folder
 
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = sysconfig.get_path("purelib") + os.sep
@@ -187,7 +188,12 @@ def import_file(path: str) -> types.ModuleType:
 
 def import_module(name: str, search: tuple[str, ...]) -> types.ModuleType:
     """Import a module by its dotted name, with ``search`` first on ``sys.path``."""
-    return _cache.get(name, search, functools.partial(importlib.import_module, name))
+
+    def load() -> types.ModuleType:
+        with without_cache_folder():
+            return importlib.import_module(name)
+
+    return _cache.get(name, search, load)
 
 
 def _execute(path: str) -> types.ModuleType:
@@ -202,7 +208,8 @@ def _execute(path: str) -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickle look it up there
     try:
-        spec.loader.exec_module(module)
+        with without_cache_folder():
+            spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
         raise

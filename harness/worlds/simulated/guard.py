@@ -108,6 +108,10 @@ class Guard(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._flights = flights
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler, only to mark this class
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Look at the operator's tensors, then run it."""
         if self._flights.by_storage:
