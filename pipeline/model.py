@@ -258,11 +258,6 @@ def _even(total: int, parts: int, name: str) -> list[int]:
     return [total // parts + (part < total % parts) for part in range(parts)]
 
 
-def make_optimizer(workload: Training, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return the workload's optimizer over some of its parameters."""
-    return workload.optimizer_for(parameters)
-
-
 def loss_weight(loss: Tensor, size: int, batch: int) -> Tensor:
     """Return a microbatch's share of the batch, as what its mean loss is weighted by."""
     return loss.new_tensor(size / batch)
@@ -333,7 +328,7 @@ def train_monolith(
 ) -> Iterator[float]:
     """Train on the whole batch, and yield the loss of every step before its update."""
     model = Monolith(workload, device)
-    optimizer = make_optimizer(workload, model.parameters())
+    optimizer = workload.optimizer_for(model.parameters())
     for _ in range(steps):
         optimizer.zero_grad()
         loss = model.step()

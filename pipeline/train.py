@@ -12,7 +12,7 @@ import torch.distributed as dist
 from pipeline.comms import Comms
 from pipeline.executor import StepProfile, run_step
 from pipeline.lower import DEFAULT_POLICY, Policy, get_policy, lower
-from pipeline.model import Workload, build, chunk_sizes, make_optimizer, split
+from pipeline.model import Workload, build, chunk_sizes, split
 from pipeline.placement import placement_of
 from pipeline.plan import Plan, build_plan, validate
 from pipeline.report import RankProfile, render_profile
@@ -38,7 +38,7 @@ def train_manual(workload: Workload, steps: int) -> Iterator[float]:
     first, second = (build_stage(workload, index, 2, devices[index]) for index in range(2))
     built = build(workload)
     inputs, targets = built.inputs.to(devices[0]), built.targets.to(devices[1])
-    optimizer = make_optimizer(workload, [*first.parameters(), *second.parameters()])
+    optimizer = workload.optimizer_for([*first.parameters(), *second.parameters()])
     for _ in range(steps):
         optimizer.zero_grad()
         loss = second(first(inputs).to(devices[1]), targets)
@@ -122,7 +122,7 @@ def _losses(run: PipelineRun, profiles: list[RankProfile]) -> Iterator[float]:
     """Yield every step's loss, 0 where it is not known; leave this rank's profile behind."""
     stages = build_stages(run.workload, placement_of(run.plan), dist.get_rank(), run.device)
     batch = build_batch(run.workload, stages)
-    optimizer = make_optimizer(run.workload, [p for stage in stages for p in stage.parameters()])
+    optimizer = run.workload.optimizer_for([p for stage in stages for p in stage.parameters()])
     row = lower(run.plan, run.policy).rows[dist.get_rank()]
     comms = _connected_comms(run)
     profile, wall = StepProfile(), 0.0

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from pipeline.actions import Action, Kind
+from pipeline.actions import Kind
 
 Block = Callable[[int, int], tuple[int, int, int, int]]
 """(rank, world) → when a rank does F on the way out, F back, I back and I out of microbatch 0.
@@ -44,18 +44,11 @@ _KEPT = {Kind.F: +1, Kind.I: 0, Kind.W: -1}
 _NEVER = 1 << 62
 
 
-def repeated(block: Block, rank: int, world: int, chunks: int) -> Iterator[Action]:
-    """Repeat a building block for every microbatch, W in the first units that are left."""
-    stages = rank, 2 * world - 1 - rank
-    done = [0] * len(PASSES)
-    for key in _repeated(block, rank, world, chunks):
-        out, kind = PASSES[key]
-        yield Action(stages[not out], kind, done[key])
-        done[key] += 1
+def repeated(block: Block, rank: int, world: int, chunks: int) -> Iterator[int]:
+    """Repeat a building block for every microbatch, W in the first units that are left.
 
-
-def _repeated(block: Block, rank: int, world: int, chunks: int) -> Iterator[int]:
-    """Yield the passes' places in `PASSES`; those alike come in their microbatches' order."""
+    Yields the passes' places in `PASSES`; those alike come in their microbatches' order.
+    """
     starts = zip(block(rank, world), (_OUT_F, _BACK_F, _BACK_I, _OUT_I), strict=True)
     at = {start + PERIOD * microbatch: key for start, key in starts for microbatch in range(chunks)}
     assert len(at) == 4 * chunks, "two passes of a building block meet"
@@ -79,8 +72,7 @@ def reordered(block: Block, world: int, chunks: int) -> tuple[tuple[Pass, ...], 
     """
     done: dict[Kind, list[int]] = {kind: [0] * 2 * world for kind in _KEPT}
     rows = [
-        _Row(rank, world, list(_repeated(block, rank, world, chunks)), done)
-        for rank in range(world)
+        _Row(rank, world, list(repeated(block, rank, world, chunks)), done) for rank in range(world)
     ]
     most = max(row.peak for row in rows)
     unfinished = rows

@@ -13,7 +13,7 @@ from harness.parity.reference import Columns, Reference, one_thread, step_at
 from harness.parity.results import StageResult, StepRecord, pack, unpack
 from harness.parity.rows import by_size, partition
 from harness.parity.shadow import Shadow
-from pipeline.model import Monolith, Workload, chunk_sizes, make_optimizer
+from pipeline.model import Monolith, Workload, chunk_sizes
 
 KINDS = ("conditioned", "seed")
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -157,7 +157,7 @@ def test_the_shadow_follows_the_ranks_optimizer(dtype: torch.dtype, optimizer: s
     w = Workload("conditioned", 3, 4, 8, 6, dtype, 1, lr=0.1, optimizer=optimizer)
     model = Monolith(w)
     parameters = list(model.parameters())
-    ranks = make_optimizer(w, parameters)
+    ranks = w.optimizer_for(parameters)
     layout = tuple((name, tuple(p.shape)) for name, p in model.named_parameters())
     shadow = Shadow(w, Reference(w).values(), (StageResult(0, 0, 0, layout),))
     for _ in range(3):

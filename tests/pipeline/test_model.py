@@ -9,7 +9,6 @@ from pipeline.model import (
     Workload,
     build,
     chunk_sizes,
-    make_optimizer,
     split,
     train_monolith,
 )
@@ -155,6 +154,6 @@ def test_a_workload_that_cannot_be_is_refused(wrong: dict[str, object], message:
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("sgd", torch.optim.SGD)])
 def test_the_optimizer_is_the_workload_s(name: str, kind: type) -> None:
     workload = Workload.conditioned(optimizer=name, lr=0.5)
-    optimizer = make_optimizer(workload, Monolith(workload).parameters())
+    optimizer = workload.optimizer_for(Monolith(workload).parameters())
     assert isinstance(optimizer, kind)
     assert optimizer.param_groups[0]["lr"] == 0.5

@@ -1,11 +1,14 @@
 """V-Half and V-Min: what their building blocks promise, and what reordering makes of it."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from pipeline.actions import Action
 from pipeline.plan import Plan, build_plan, peak_in_flight, validate
 from pipeline.plan_timing import plan_timing, with_defaults
 from pipeline.schedules import get_schedule
-from pipeline.schedules.building_block import Block, repeated
+from pipeline.schedules.building_block import PASSES, Block, repeated
 from pipeline.schedules.schedule import v_shaped
 from pipeline.schedules.v_shaped import half_block, min_block
 
@@ -14,8 +17,16 @@ UNITS = 6  # of one microbatch on one rank: F, I and W of two stages
 
 
 def pattern(block: Block, world: int, chunks: int) -> Plan:
-    rows = tuple(tuple(repeated(block, rank, world, chunks)) for rank in range(world))
+    rows = tuple(tuple(repeated_actions(block, rank, world, chunks)) for rank in range(world))
     return Plan("pattern", world, chunks, rows, v_shaped(world))
+
+
+def repeated_actions(block: Block, rank: int, world: int, chunks: int) -> Iterator[Action]:
+    done = [0] * len(PASSES)
+    for key in repeated(block, rank, world, chunks):
+        out, kind = PASSES[key]
+        yield Action(rank if out else 2 * world - 1 - rank, kind, done[key])
+        done[key] += 1
 
 
 def idle(name: str, world: int, chunks: int) -> float:
