@@ -129,6 +129,7 @@ class ProcessWorld:
                 "the fork server was killed, and its ranks with it; run the command again"
             ) from None
         except StoreGoneError:
+            self._drop_store()  # what killed one may be about to have killed the other
             raise WorldError(
                 "the key-value store of the ranks was killed; run the command again"
             ) from None
@@ -148,8 +149,7 @@ class ProcessWorld:
     def _store_for(self, program: Program) -> StoreProcess:
         """Return the shared store; fresh ranks, and who makes a group himself, get their own."""
         if self._store is not None and self._store.has_ended:
-            self._store.close()
-            self._store = None
+            self._drop_store()
         shared = program.init_group and not program.fresh
         if shared and self._store is not None:
             return self._store
@@ -165,6 +165,12 @@ class ProcessWorld:
         if shared:
             self._store = store
         return store
+
+    def _drop_store(self) -> None:
+        """End the shared store; the next case that needs one makes it."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     def _acquire(self, count: int, program: Program) -> list[RankProcess]:
         server = self.start()
@@ -313,9 +319,7 @@ class ProcessWorld:
             idle, self._idle = self._idle, []
             for rank in idle:
                 rank.close()
-            store, self._store = self._store, None
-            if store is not None:
-                store.close()
+            self._drop_store()
         finally:
             if is_mine:
                 self._lock.release()

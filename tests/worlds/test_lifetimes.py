@@ -136,6 +136,7 @@ def test_a_store_killed_in_a_case_is_not_the_programs_fault(gloo: World, fresh: 
     with pytest.raises(WorldError, match="key-value store of the ranks was killed"):
         run(gloo, endings.steps_for_ever, echo=at, fresh=fresh)
     assert_gone(at.pids.values())
+    assert gloo._store is None  # type: ignore[attr-defined]  # the shared one was killed as well
     assert_clean(run(gloo, correct.everyone_counts))
     assert min(before) in processes_of(gloo)
 
