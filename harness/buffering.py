@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from harness.checkers.causes import ORDER
+from harness.checkers.phrases import place
 from harness.findings import Finding
+from harness.trace import Op
 from harness.worlds import Outcome, Program, WorldError
 
 CAUSE = "needs-buffering"
@@ -22,6 +24,8 @@ def explain_buffering(
 ) -> Finding:
     """Run ``program`` again with sends that complete at once; name the cause if it then finishes.
 
+    Where that leaves a message that nobody receives, its receive is what is missing.
+
     Only a deadlock in which a rank waits for a send is run again; ``rerun`` is to keep to
     ``LIMIT_S``. KeyboardInterrupt passes through.
     """
@@ -36,6 +40,8 @@ def explain_buffering(
         raise KeyboardInterrupt
     if outcome.ending != "finished":
         return finding
+    if (left := _left_behind(outcome)) is not None:
+        return _without_receive(finding, left)
     details = finding.details | {"with_buffered_sends": "finishes"}
     if finding.cause in (None, ORDER):
         return finding.with_(cause=CAUSE, details=details)
@@ -45,3 +51,19 @@ def explain_buffering(
     )
     help_ = "post the receives in the order of the sends, or make the sends isend"
     return finding.with_(cause=CAUSE, details=details, help=help_)
+
+
+def _left_behind(outcome: Outcome) -> Op | None:
+    """Return the first message that was sent and that nobody has received."""
+    sends = (op for op in outcome.trace.operations() if op.kind == "send" and op.match is None)
+    return min(sends, key=lambda op: op.posted_ns, default=None)
+
+
+def _without_receive(finding: Finding, send: Op) -> Finding:
+    """Say what no buffer would mend: of some message there is no receive."""
+    towards = f"rank {send.peer}"
+    details = finding.details | {
+        "why": f"{towards} never receives what rank {send.rank} sends at {place(send.site)}"
+    }
+    help_ = f"post a receive for it on {towards}, or leave this send out"
+    return finding.with_(cause="missing-receive", details=details, help=help_)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from harness.case import Case, UsageError
 from harness.checkers import memory, uneven
+from harness.checkers.labels import check_labels
 from harness.explore import explore, simulated_of
 from harness.findings import Finding
 from harness.judge import judge, told_once
@@ -134,7 +135,10 @@ def verdict_on(
     numbers = Numbers()
     if not explained:
         numbers = compare_numbers(target, case, outcome, world)
-        found += uneven.explained(numbers.findings, case, target)
+        wrong = list(numbers.findings)
+        if any(f.code == "gradient-mismatch" and f.cause == "unknown" for f in wrong):
+            wrong = check_labels(outcome.trace, stages=True)[:1] or wrong
+        found += uneven.explained(wrong, case, target)
     if not any(f.severity == "error" for f in found):
         found += memory.check(case, outcome, target)
     return CaseResult(

@@ -82,17 +82,21 @@ def explore(
         settled(outcome)
         return outcome
 
-    for how in _others(case, first):
-        outcome = run(how)
+    def differs(how: Simulated, outcome: Outcome) -> bool:
+        """Keep what a run shows that the first did not; whether that is enough."""
         told = _as_case(case, how)
         found = [f for f in judge(outcome, told) if f.severity == "error"]
-        if not found and (differs := compare_runs(first, outcome, severity)) is not None:
-            found = [differs.with_(case=str(told))]
-        explored.findings += found
-        if found:
+        if not found and (other := compare_runs(first, outcome, severity)) is not None:
+            found = [other.with_(case=str(told))]
+        known = {(f.code, f.severity) for f in explored.findings}
+        explored.findings += [f for f in found if (f.code, f.severity) not in known]
+        return any(f.severity == severity for f in found)
+
+    for how in _others(case, first):
+        if differs(how, run(how)):
             return explored
     if case.interleaving is None and _is_open(first):
-        _walk(case, first, run, judge, severity, explored)
+        _walk(case, first, run, differs)
     return explored
 
 
@@ -161,9 +165,7 @@ def _walk(
     case: Case,
     first: Outcome,
     run: Callable[[Simulated], Outcome],
-    judge: Judge,
-    severity: Severity,
-    explored: Exploration,
+    differs: Callable[[Simulated, Outcome], bool],
 ) -> None:
     """Go through every interleaving of a small program, up to a number of them."""
     if sum(len(history.ops) for history in first.trace.ranks) > SMALL:
@@ -174,11 +176,6 @@ def _walk(
             return
         how = Simulated(case.semantics or "gloo", interleaving=spelled(choices))
         outcome = run(how)
-        told = _as_case(case, how)
-        found = [f for f in judge(outcome, told) if f.severity == "error"]
-        if not found and (differs := compare_runs(first, outcome, severity)) is not None:
-            found = [differs.with_(case=str(told))]
-        if found:
-            explored.findings += found
+        if differs(how, outcome):
             return
         choices = following(choices, outcome.notes["choices"])

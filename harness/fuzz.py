@@ -177,16 +177,23 @@ class _Campaign:
         """Run a case, once more where the world failed: the next run starts a new one."""
         for last in (False, True):
             try:
-                return execute(self.target, case, self.world, self.limits.timeout, fresh=fresh)
+                world = self._world_of(case)
+                return execute(self.target, case, world, self.limits.timeout, fresh=fresh)
             except WorldError:
                 if last:
                     raise
         raise AssertionError("a case either runs or raises")
 
+    def _world_of(self, case: Case) -> World:
+        """Return where a case runs: one that only real ranks failed runs on them."""
+        if self.real is not None and case.backend == self.real.name:
+            return self.real
+        return self.world
+
     def _look_at(self, case: Case, finding: Finding) -> None:
         """Shrink and keep a finding, unless its root cause is known."""
         root = Root.of(finding)
-        if any(known.same(root) for known in self.roots):
+        if any(known.same(root) for known in self.roots) or self._follows(case, finding):
             return
         self.roots.append(root)
         place = len(self.report.findings)
@@ -207,10 +214,29 @@ class _Campaign:
         self.report.findings[place] = explain_buffering(
             confirmed,
             program_of(self.target, again, fresh=True),
-            lambda program: self.world.run(
+            lambda program: self._world_of(again).run(
                 program, again.world, timeout=self.limits.timeout, limit=LIMIT_S
             ),
         )
+
+    def _follows(self, case: Case, finding: Finding) -> bool:
+        """Whether an error only follows from what one step alone shows, which is then looked at.
+
+        What a step leaves undone meets the next step's calls: the ranks then wait in a circle, say,
+        and what is missing is hidden behind that.
+        """
+        if (case.steps or 1) == 1 or finding.severity != "error" or self._time_left() <= 0:
+            return False
+        first = case.with_(steps=1)
+        shown = [Root.of(found) for found in self._run(case).findings]
+        hidden = [
+            found
+            for found in self._run(first).failures
+            if not any(Root.of(found).same(root) for root in shown)
+        ]
+        for found in hidden:
+            self._look_at(first, found)
+        return bool(hidden)
 
     def _compare_with_real_ranks(self, case: Case) -> None:
         """Run one clean case in several on real ranks: they must find nothing either."""
@@ -224,6 +250,7 @@ class _Campaign:
             self.real = None
             return
         self.agreement.add(agrees=not result.failures)
+        self.results[again] = result
         for finding in result.failures:
             self._look_at(again, finding)
 
@@ -273,7 +300,7 @@ class _Campaign:
                 return shown.with_(confirmed_on=(*self._worlds(again, root),))
             if times:
                 details = shown.details | {"repeated": f"{times} of {runs} fresh runs"}
-                return shown.with_(confirmed_on=(self.world.name,), details=details)
+                return shown.with_(confirmed_on=(again.backend,), details=details)
         return None
 
     def _worlds(self, case: Case, root: Root) -> Iterator[str]:

@@ -28,7 +28,7 @@ class Root:
         """Return a finding's root."""
         places = frozenset((op.file, op.line) for op in finding.operations if op.line > 0)
         cause = finding.cause.partition(":")[0] if finding.cause else None
-        if cause == "needs-buffering":
+        if finding.code == "deadlock" and cause in ("needs-buffering", "missing-receive"):
             cause = "order"  # which has been shown to end where sends are buffered
         return cls(finding.code, places, None if cause == "unknown" else cause)
 

@@ -48,6 +48,10 @@ class Whole(Protocol):
         """Give the batch's inputs that rounding concerns, to be changed in place."""
         ...
 
+    def go_to(self, step: int) -> None:
+        """Take the batch of that step in place of the first one's; once only."""
+        ...
+
 
 class Training(Protocol):
     """What ranks train and what is known whole: the seeded workload, or a user's own model."""
@@ -83,6 +87,10 @@ class Training(Protocol):
         """Build it in one process, on the CPU."""
         ...
 
+    def batch_at(self, step: int, first: "Batch") -> "Batch":
+        """Return what a rank sees of a step's batch, who saw `first` of the first one."""
+        ...
+
     def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return its optimizer over some of its parameters."""
         ...
@@ -95,6 +103,9 @@ class Workload:
     `seed` is the course's workload: PyTorch's default weights, binary targets. Its logits hardly
     differ over the batch, so its loss says little. `conditioned` is scaled so that every
     microbatch moves every parameter. Either has `layers` blocks of Linear and ReLU, and a head.
+
+    The seed's has one batch for all steps, as the course does; `conditioned` has one of its own for
+    each, so that what a step keeps of an earlier one's data shows.
     """
 
     kind: str = "seed"
@@ -129,6 +140,23 @@ class Workload:
     def whole(self) -> "Monolith":
         """Build the monolith, on the CPU."""
         return Monolith(self)
+
+    def data_at(self, step: int) -> "tuple[Tensor, Tensor] | None":
+        """Return a step's inputs and targets; None where they are the first one's."""
+        if not step or self.kind != "conditioned":
+            return None
+        shape = self.batch, self.width, self.classes
+        inputs, targets = _draw_data(*shape, self.seed * 1_000_003 + step)
+        return inputs.to(self.dtype, copy=True), targets.clone()
+
+    def batch_at(self, step: int, first: "Batch") -> "Batch":
+        """Return what a rank sees of a step's batch, who saw `first` of the first one."""
+        data = self.data_at(step)
+        if data is None:
+            return first
+        held = zip((first.inputs, first.targets), data, strict=True)
+        inputs, targets = (None if old is None else new.to(old.device) for old, new in held)
+        return replace(first, inputs=inputs, targets=targets)
 
     def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the workload's optimizer over some of its parameters."""
@@ -220,6 +248,14 @@ def _draw(workload: Workload) -> Built:
     return Built(tuple(units), inputs.to(workload.dtype), targets)
 
 
+@functools.lru_cache(maxsize=8)  # the ranks of a case ask for the same, and so does its oracle
+def _draw_data(batch: int, width: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Draw inputs and targets as the conditioned workload's first are, float32."""
+    source = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(batch, width, generator=source, dtype=torch.float32)
+    return inputs, torch.randperm(batch, generator=source) % classes
+
+
 @torch.no_grad()
 def _condition(unit: nn.Module) -> None:
     for linear in unit.modules():
@@ -295,6 +331,11 @@ class Monolith(nn.Module):
             twin.to(dtype)
             twin.inputs = self.inputs.to(dtype)
         return twin
+
+    def go_to(self, step: int) -> None:
+        """Take the batch of that step in place of the first one's."""
+        if (data := self.workload.data_at(step)) is not None:
+            self.inputs, self.targets = data[0].to(self.inputs), data[1].to(self.targets)
 
     def floating_inputs(self) -> Sequence[Tensor]:
         """Give the inputs, which no other model shares from now on."""

@@ -3,14 +3,14 @@
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.model import Samples, split
+from pipeline.model import Batch, Samples, split
 from pipeline.optimizers import OPTIMIZERS
 
 RAISED_IN = "_raised_in"
@@ -105,6 +105,16 @@ class OwnWorkload:
             )
         return tuple(part.to(self.dtype) for part in slices)  # what is made anew is told later
 
+    def batch_at(self, step: int, first: Batch) -> Batch:
+        """Return what a rank sees of a step's batch: the samples of the first one, moved on."""
+
+        def moved(tensors: Any) -> Any:
+            several = isinstance(tensors, tuple)
+            return (*(moved_on(t, step) for t in tensors),) if several else moved_on(tensors, step)
+
+        inputs, targets = (None if t is None else moved(t) for t in (first.inputs, first.targets))
+        return replace(first, inputs=inputs, targets=targets)
+
     def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the user's optimizer over some of the parameters, else the case's."""
         given = list(parameters)
@@ -189,10 +199,23 @@ class OwnModel:
             whole, self.slices, self.inputs, self.targets, self.loss, several=self.several
         )
 
+    def go_to(self, step: int) -> None:
+        """Take the batch of that step in place of the first one's; once only."""
+        self.inputs = tuple(moved_on(tensor, step) for tensor in self.inputs)
+        self.targets = moved_on(self.targets, step)
+
     def floating_inputs(self) -> list[Tensor]:
         """Give the inputs that rounding concerns, which no other model shares from now on."""
         self.inputs = tuple(tensor.clone() for tensor in self.inputs)
         return [tensor for tensor in self.inputs if tensor.is_floating_point()]
+
+
+def moved_on(tensor: Tensor, step: int) -> Tensor:
+    """Return a step's samples: the first step's, each one place further on with each step.
+
+    The user's data are asked for once. So no step has its samples where another had them.
+    """
+    return tensor.roll(step, 0) if step else tensor
 
 
 def call(module: nn.Module, inputs: tuple[Any, ...]) -> Any:

@@ -3,7 +3,8 @@
 A plan's actions say exactly what is sent and what a receive is for. The label of a call that
 :mod:`pipeline.comms` makes outside a plan only counts the calls of its kind, and a step may send
 its microbatches in any order, receive some of them by other means or post ahead: of such labels
-only the direction is compared.
+only the direction is compared; and where a wrong gradient shows that it matters the stage, which a
+call names itself on a rank that holds several.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ Swap = tuple[Op, Op, str]  # send, receive, what differs between their actions
 _CONTENT = {Kind.SEND_F: "activation", Kind.SEND_B: "gradient"}
 
 
-def check_labels(trace: Trace) -> list[Finding]:
+def check_labels(trace: Trace, *, stages: bool = False) -> list[Finding]:
     """Return ``message-swap``, one for each pair of places, the earliest first.
 
-    Only of pairs that certainly met. Where a message of the same channel was lost (its handle
-    dropped, the post refused) a shift is that one's doing, and nothing is said.
+    With ``stages`` also where two calls outside a plan name other stages. Only of pairs that
+    certainly met. Where a message of the same channel was lost (its handle dropped, the post
+    refused) a shift is that one's doing, and nothing is said.
     """
     places: dict[tuple[object, ...], list[Swap]] = {}
-    for swap in _swaps(trace):
+    for swap in _swaps(trace, stages):
         send, receive, what = swap
         places.setdefault((what, send.site, receive.site), []).append(swap)
     return sorted((_finding(same) for same in places.values()), key=lambda found: found.time_ns)
 
 
-def _swaps(trace: Trace) -> Iterator[Swap]:
+def _swaps(trace: Trace, stages: bool) -> Iterator[Swap]:
     operations = trace.operations()
     lost = {
         channel_key(op)
@@ -45,12 +47,12 @@ def _swaps(trace: Trace) -> Iterator[Swap]:
     for op in operations:
         if op.kind != "send" or op.match is None or op.doubtful or op.action is None:
             continue
-        what = _difference(op, op.match)
+        what = _difference(op, op.match, stages)
         if what is not None and channel_key(op) not in lost:
             yield op, op.match, what
 
 
-def _difference(send: Op, receive: Op) -> str | None:
+def _difference(send: Op, receive: Op, stages: bool) -> str | None:
     """Return what differs first: ``direction``, ``stage`` or ``microbatch``."""
     sent, taken = _parsed(send.action), _parsed(receive.action)
     if sent is None or taken is None or not (sent.kind.is_send and taken.kind.is_receive):
@@ -58,11 +60,10 @@ def _difference(send: Op, receive: Op) -> str | None:
     wanted = sent.other_end
     if wanted.kind is not taken.kind:
         return "direction"
-    if not (send.planned and receive.planned):
-        return None
-    if wanted.stage != taken.stage:
+    planned = send.planned and receive.planned
+    if (planned or stages) and wanted.stage != taken.stage:
         return "stage"
-    return "microbatch" if wanted.microbatch != taken.microbatch else None
+    return "microbatch" if planned and wanted.microbatch != taken.microbatch else None
 
 
 @functools.lru_cache(maxsize=4096)

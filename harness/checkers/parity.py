@@ -283,6 +283,8 @@ def _gradient(
     sure, last = False, culprit + 1 == len(chain)
     if claim.kind == "graph-cut":
         operations = sites.cut(outcome, chain[culprit : culprit + 2])
+    elif claim.kind in ("stale-batch", "permuted-targets"):  # where the data went in
+        operations = sites.computed(outcome, [chain[culprit]], "F")
     elif sure := _is_tight(difference):  # where it began: the stages below only pass it on
         operations = sites.computed(outcome, [chain[culprit]], "B")
     else:  # a stage above may be as wrong, within what rounding explains

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.checkers.phrases import operation, place
 from harness.findings import Finding, Severity
+from harness.parity.results import StepResult
 from harness.trace import Op
 from harness.worlds import Outcome
 
@@ -18,33 +19,73 @@ _CAUSES = (
 def compare_runs(first: Outcome, second: Outcome, severity: Severity) -> Finding | None:
     """Return ``nondeterminism`` where two clean runs of one case differ; None where they do not.
 
-    Each rank's operations are compared, in its own order. What the ranks returned counts too
-    where a difference is an error: in a check, whose results are numbers.
+    ``severity`` is that of other results. Other operations that come to the same results are a
+    warning. A program's results count where the order of its messages is left open: what else it
+    returns is its own business, and may be the time.
     """
+    in_a_check = severity == "error"
+    differing = _with_other_results(first, second)
+    operations = _other_operations(first, second)
+    if operations is not None:
+        rank, op, what = operations
+        if differing is not None:
+            return _differs(severity, rank, op, what)
+        return _differs("warning", rank, op, what + ", with the same results" * in_a_check)
+    if differing is None or not (in_a_check or first.notes["depends_on_interleaving"]):
+        return None
+    what = "its numbers differ" if in_a_check else "it returned something else"
+    return _differs(severity, differing, None, what)
+
+
+def _other_operations(first: Outcome, second: Outcome) -> tuple[int, Op, str] | None:
+    """Return the rank whose operations differ, in its own order, the first of them, and how."""
     for one, other in zip(first.trace.ranks, second.trace.ranks, strict=True):
         ours, theirs = list(one.ops.values()), list(other.ops.values())
         for a, b in zip(ours, theirs, strict=False):
-            if _key(a) != _key(b):
-                return _differs(severity, one.rank, a, f"instead of {_named(a)} it did {_named(b)}")
+            if (mine := _key(a)) != (its := _key(b)):
+                return one.rank, a, f"instead of {_named(a)} it did {_named(b)}{_how(mine, its)}"
         if len(ours) != len(theirs):
             longer = ours if len(ours) > len(theirs) else theirs
             extra = longer[min(len(ours), len(theirs))]
-            counts = f"{len(ours)} operations, then {len(theirs)}"
-            return _differs(severity, one.rank, extra, f"it did {counts}")
-    if severity == "error":
-        for rank, (mine, its) in enumerate(
-            zip(first.notes["results"], second.notes["results"], strict=True)
-        ):
-            if mine != its:
-                return _differs(severity, rank, None, "its numbers differ")
+            return one.rank, extra, f"it did {len(ours)} operations, then {len(theirs)}"
     return None
 
 
-def _key(op: Op) -> tuple[Any, ...]:
-    return (
-        op.kind, op.api, op.group, op.site, op.peer, op.tag, op.numel, op.dtype, op.root,
-        op.reduce_op, op.action,
-    )  # fmt: skip
+def _with_other_results(first: Outcome, second: Outcome) -> int | None:
+    """Return the first rank that came to other results."""
+    kept, others = first.notes["results"], second.notes["results"]
+    for mine, its in zip(first.ranks, second.ranks, strict=True):
+        a, b = kept[mine.rank], others[its.rank]
+        if a != b and _numbers(mine.result, a) != _numbers(its.result, b):
+            return mine.rank
+    return None
+
+
+def _numbers(result: Any, kept: Any) -> Any:
+    """Return what counts of a result: of training steps the numbers, not in which order."""
+    if not isinstance(result, StepResult):
+        return kept
+    return [(s.gradient, s.parameters, s.loss) for stage in result.stages for s in stage.steps]
+
+
+def _key(op: Op) -> dict[str, Any]:
+    """Return what may not differ; of objects not how long they are when pickled."""
+    numel = None if op.api.endswith(_OF_OBJECTS) else op.numel
+    return {
+        "call": (op.kind, op.api, op.site), "group": op.group, "peer": op.peer, "tag": op.tag,
+        "elements": numel, "dtype": op.dtype, "root": op.root, "reduction": op.reduce_op,
+        "action": op.action,
+    }  # fmt: skip
+
+
+_OF_OBJECTS = ("_object", "_object_list")
+_TOLD = ("group", "tag", "elements", "dtype", "root", "reduction", "action")
+
+
+def _how(mine: dict[str, Any], its: dict[str, Any]) -> str:
+    """Say what differs, where the calls and their lines do not."""
+    told = [f"{name} {mine[name]} and {its[name]}" for name in _TOLD if mine[name] != its[name]]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _named(op: Op) -> str:

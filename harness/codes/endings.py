@@ -128,8 +128,8 @@ run and an error in check: schedules are for GPUs.
         summary="the same case with another interleaving of the ranks differs",
         meaning="""
 Runs of one case ended in other results: on real ranks, a failure that fresh runs of the same case
-did not show again; in the simulator, ranks interleaved in other orders. It is a warning in run and
-an error in check.
+did not show again; in the simulator, ranks interleaved in other orders. It is an error in check,
+and a warning in run or where other operations came to the same numbers.
 """,
         why="Such a fault passes most of the time, and cannot be reproduced by running again.",
         example="""

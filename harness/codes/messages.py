@@ -10,9 +10,10 @@ CODES = (
 Each rank of the cycle is blocked in an operation that only the next rank can complete, and the
 next rank is blocked as well. This is proved from what every rank has posted, not concluded from
 a timeout: the ranks could wait for ever. The cause is needs-buffering where the program is shown to
-finish if sends complete before their receives; tag-mismatch or wrong-group where two ranks have
-come to the same operation with different tags or in different groups; else order: each would come
-to what the next one waits for only later, if at all.
+finish if sends complete before their receives, and missing-receive where that leaves a message
+which nobody has received; tag-mismatch or wrong-group where two ranks have come to the same
+operation with different tags or in different groups; else order: each would come to what the next
+one waits for only later, if at all.
 """,
         why="""
 On gloo a send completes only when its receive is posted, at every size. Other transports buffer

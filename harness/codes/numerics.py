@@ -76,9 +76,10 @@ return sum(loss * n for loss, n in zip(losses, sizes)) / sum(sizes)
 A parameter's accumulated gradient is not that of the whole batch. The cause is found by solving
 for it as a combination of the microbatches' own gradients: scale:k (a missing division by chunks
 is scale:<chunks>), missing-microbatch:i, duplicate-microbatch:i, graph-cut:stage s,
-stale-accumulation, permuted-targets; tied-not-summed, where the copies of a tied parameter of a
-model of your own have not the sum of all stages' parts; uneven-microbatches, where a schedule class
-of torch weighs microbatches of different sizes alike; or unknown.
+stale-accumulation, permuted-targets; stale-batch, where a step computed with inputs or targets of
+an earlier one; tied-not-summed, where the copies of a tied parameter of a model of your own have
+not the sum of all stages' parts; uneven-microbatches, where a schedule class of torch weighs
+microbatches of different sizes alike; or unknown.
 """,
         why="""
 Adam hides a scaled gradient, and a loss that falls hides much else: on a small model the curves
@@ -95,7 +96,8 @@ loss.backward()
         fix="""
 scale: weight each microbatch's loss by its share before backward. graph-cut: set requires_grad_()
 on a received activation, and send its .grad back. missing or duplicate: look at the loop's bounds.
-stale-accumulation: let gradients start at None each step. tied-not-summed: sum the gradient over
+stale-accumulation: let gradients start at None each step. stale-batch: take the data from the batch
+that the step is given. tied-not-summed: sum the gradient over
 the ranks that hold the parameter.
 """,
         backends=_ALL,

@@ -55,6 +55,10 @@ _HELP = {
         "a step starts from no gradient: nothing of an earlier step may be kept in a buffer, "
         "a list or a graph that this step adds again"
     ),
+    "stale-batch": (
+        "every step has a batch of its own: take inputs and targets from the batch that the step "
+        "is given, and keep nothing of it for the next"
+    ),
     "permuted-targets": (
         "give each microbatch's activation its own targets: both in the order in which the "
         "microbatches arrive"

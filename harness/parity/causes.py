@@ -89,7 +89,7 @@ def explain(
             return claim
     size = float(columns.norm(dim=1).sum())
     right = columns.sum(dim=0)
-    for candidate in permuted:
+    for candidate in permuted if size else ():  # else no order of targets is told from another
         left_over = float((observed - candidate).norm()) / size
         apart = float((right - candidate).norm()) / size
         if left_over <= SLACK * noise < apart / SLACK:

@@ -26,6 +26,8 @@ def diagnose(difference: Difference) -> tuple[Claim, int]:
     assert step is not None
     assert difference.bound is not None
     culprit = max(difference.stages)
+    if (stale := _stale(step, difference.earlier)) is not None:
+        return stale
     if not bool(torch.isfinite(step.observed).all()):
         return Claim(note="the gradient has values that are not finite"), _not_finite(step)
     if (cut := _cut(step)) is not None:
@@ -45,6 +47,27 @@ def diagnose(difference: Difference) -> tuple[Claim, int]:
     if claim.cause == "unknown" and (note := _rounded(step)):
         claim = replace(claim, note=note)
     return claim, culprit
+
+
+def _stale(step: Step, earlier: Sequence[Step]) -> tuple[Claim, int] | None:
+    """Return the claim that an earlier step's data were used, and the stage that was given them."""
+    if step.records[0].stale:
+        return Claim("stale-batch", note="the samples that went in are those of an earlier step"), 0
+    if not earlier or (given := _as_given(step, own := _own_targets(step))) is None:
+        return None
+    if all(map(torch.equal, given, own)):
+        return None
+    for old in earlier:
+        its = [old.reference.model.targets[list(chosen)] for chosen in step.partition.rows]
+        if all(map(torch.equal, given, its)):
+            note = "the targets are those of an earlier step"
+            return Claim("stale-batch", note=note), len(step.spans) - 1
+    return None
+
+
+def _own_targets(step: Step) -> list[Tensor]:
+    """Return the targets of each microbatch's samples."""
+    return [step.reference.model.targets[list(chosen)] for chosen in step.partition.rows]
 
 
 def _rounded(step: Step) -> str:
@@ -113,7 +136,7 @@ def _permuted(step: Step) -> Iterator[Tensor]:
     """
     reference, rows = step.reference, step.partition.rows
     targets = reference.model.targets
-    own = [targets[list(chosen)] for chosen in rows]
+    own = _own_targets(step)
     given = _as_given(step, own)
     if given is not None and not all(map(torch.equal, given, own)):
         yield reference.columns(rows, given).gradients.sum(dim=0)

@@ -48,16 +48,18 @@ class Seen:
     weights: list[int] = field(default_factory=list)
     fed: list[tuple[int, ...] | None] = field(default_factory=list)
     unlike: set[int] = field(default_factory=set)
+    stale: set[int] = field(default_factory=set)
     aimed: list[tuple[int, ...]] = field(default_factory=list)
 
 
 class Observer:
     """Watches one stage until :meth:`remove`."""
 
-    def __init__(self, stage: Stage, inputs: Any, reporter: Reporter | None = None) -> None:
+    def __init__(self, stage: Stage, reporter: Reporter | None = None) -> None:
         self.seen = Seen()
         self._stage = stage
-        self._inputs = inputs if isinstance(inputs, tuple) or inputs is None else (inputs,)
+        self._inputs: tuple[Tensor, ...] | None = None  # of the step's batch, on a first stage
+        self._earlier: list[tuple[Tensor, ...]] = []  # and of those before
         self._reporter = reporter
         self._now = time.monotonic_ns if reporter is None else reporter.now
         self._start = 0
@@ -72,8 +74,13 @@ class Observer:
             stage.register_forward_hook(self._after, with_kwargs=True),
         ]
 
-    def start_step(self) -> None:
-        """Number microbatches from 0 again."""
+    def start_step(self, inputs: Any) -> None:
+        """Number microbatches from 0 again; ``inputs`` are the step's batch's, None elsewhere."""
+        if self._inputs is not None:
+            self._earlier.append(self._inputs)
+        self._inputs = None
+        if self._stage.is_first and inputs is not None:
+            self._inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         self.seen = Seen()
         self._running.clear()
 
@@ -102,6 +109,12 @@ class Observer:
             rows, unlike = rows_of_all(given, self._inputs)
             self.seen.fed.append(rows)
             self.seen.unlike.update(unlike)
+            if rows is None:
+                self.seen.stale.update(
+                    step
+                    for step, inputs in enumerate(self._earlier)
+                    if rows_of_all(given, inputs)[0] is not None
+                )
         if isinstance(targets, Tensor):
             self._aimed(targets)
         whole = x.requires_grad or self._stage.is_first

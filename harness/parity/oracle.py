@@ -168,7 +168,7 @@ class _Followed:
     ) -> Step:
         """Put together what the step had, and what it should have: of all directions' work."""
         dtype = self._workload.dtype
-        reference, columns = step_at(self._workload, self._before, cut.rows)
+        reference, columns = step_at(self._workload, self._before, cut.rows, number)
         sums: dict[tuple[int, ...], Tensor] = {}
 
         def accumulated(record: StepRecord, share: Sequence[int]) -> Tensor:

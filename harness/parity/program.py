@@ -253,11 +253,14 @@ def run_steps(
     case: Case,
     reporter: Reporter | None = None,
 ) -> StepResult:
-    """Run a case's steps on a rank's stages, with the harness's optimizer; keep every number."""
+    """Run a case's steps on a rank's stages, with the harness's optimizer; keep every number.
+
+    ``batch`` is what the rank sees of the first step's.
+    """
     case = complete(case)
     assert case.steps is not None
     assert case.chunks is not None
-    held = [_Held(stage, batch, reporter) for stage in stages]
+    held = [_Held(stage, reporter) for stage in stages]
     # Stages of one rank may share one.
     parameters = list(dict.fromkeys(p for one in held for p in one.parameters))
     optimizer = workload.optimizer_for(parameters) if parameters else None
@@ -265,11 +268,12 @@ def run_steps(
         for number in range(case.steps):
             for parameter in parameters:
                 parameter.grad = None
+            given = workload.batch_at(number, batch)
             for one in held:
-                one.observer.start_step()
+                one.observer.start_step(given.inputs)
             comms.start_step()
             try:
-                loss = step(stages, comms, batch, case.chunks)
+                loss = step(stages, comms, given, case.chunks)
             except ValueError as error:
                 if number or not is_refusal(error):
                     raise
@@ -289,10 +293,10 @@ def run_steps(
 class _Held:
     """One of a rank's stages, and what is kept of it."""
 
-    def __init__(self, stage: Stage, batch: Batch, reporter: Reporter | None) -> None:
+    def __init__(self, stage: Stage, reporter: Reporter | None) -> None:
         self.stage = stage
         self.parameters = list(stage.parameters())
-        self.observer = Observer(stage, batch.inputs if stage.is_first else None, reporter)
+        self.observer = Observer(stage, reporter)
         self._layout = tuple((name, tuple(p.shape)) for name, p in stage.named_parameters())
         self._initial = pack(self.parameters, self.parameters)
         self._gradient = b""
@@ -321,6 +325,7 @@ class _Held:
                 weights=tuple(seen.weights),
                 fed=tuple(seen.fed),
                 unlike=tuple(sorted(seen.unlike)),
+                stale=tuple(sorted(seen.stale)),
                 aimed=tuple(seen.aimed),
             )
         )

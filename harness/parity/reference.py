@@ -80,10 +80,11 @@ class Reference:
         twin._take(self.model.copy(dtype), self.workload)
         return twin
 
-    def at(self, values: Tensor) -> Reference:
-        """Return a copy with its parameters at ``values``."""
+    def at(self, values: Tensor, step: int = 0) -> Reference:
+        """Return a copy with its parameters at ``values``, and the batch of that step."""
         twin = self.copy(self.workload.dtype)
         twin.set(values)
+        twin.model.go_to(step)
         return twin
 
     @property
@@ -140,16 +141,16 @@ def samples(rows: Rows) -> slice | list[int]:
 
 
 def step_at(
-    workload: Training, values: Tensor, rows: tuple[Rows, ...]
+    workload: Training, values: Tensor, rows: tuple[Rows, ...], step: int = 0
 ) -> tuple[Reference, Columns]:
-    """Return the monolith with its parameters at ``values``, and the columns there.
+    """Return the monolith with its parameters at ``values`` and a step's batch, and the columns.
 
     The seed's own values come from a cache: every case's first step is at them.
     """
     start = initial(workload)
-    if torch.equal(start.values(), values):
+    if not step and torch.equal(start.values(), values):
         return start, start.columns_once(rows)
-    reference = start.at(values)
+    reference = start.at(values, step)
     return reference, reference.columns(rows)
 
 

@@ -47,6 +47,7 @@ class StepRecord:
     weights: tuple[int, ...] = ()  # and in which they were added to the parameters' gradients
     fed: tuple[tuple[int, ...] | None, ...] = ()  # first stage: rows of the batch, per forward
     unlike: tuple[int, ...] = ()  # of several inputs, those that were none of the batch's samples
+    stale: tuple[int, ...] = ()  # first stage: earlier steps whose samples it was given
     aimed: tuple[tuple[int, ...], ...] = ()  # last stage: the targets, per forward
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from harness.targets.parse import Description
 from harness.targets.signature import TargetError
@@ -15,13 +18,14 @@ from harness.worlds import RankContext
 class ProgramEntry:
     """The entry that runs a program target with its arguments.
 
-    Its result is None, or a :class:`Description` with the error when the target does not load.
+    Its result is a :class:`Description` with the error when the target does not load, else of a
+    simulated rank what tells its return value from another, as far as it can be pickled.
     """
 
     target: Target
     args: tuple[str, ...] = ()
 
-    def __call__(self, context: RankContext) -> Description | None:
+    def __call__(self, context: RankContext) -> Description | str | None:
         """Run the program on this rank; what it raises passes through."""
         try:
             program = self.target.load()
@@ -33,10 +37,22 @@ class ProgramEntry:
             if self.target.kind == "script":
                 program()
             else:
-                program(context.rank, context.world_size)
+                returned = program(context.rank, context.world_size)
+                if context.backend == "sim":
+                    return _digest(returned)
         except SystemExit as ending:
             if ending.code not in (None, 0):
                 raise
         finally:
             sys.argv = before
+        return None
+
+
+def _digest(value: Any) -> str | None:
+    """Return a hash of a value; None where it cannot be pickled."""
+    if value is None:
+        return None
+    try:
+        return hashlib.sha256(pickle.dumps(value)).hexdigest()
+    except Exception:
         return None

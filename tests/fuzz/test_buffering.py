@@ -12,7 +12,7 @@ from harness.buffering import LIMIT_S, explain_buffering
 from harness.case import Case
 from harness.findings import Finding, Operation
 from harness.targets import Target
-from harness.trace import Trace
+from harness.trace import Op, Site, Trace
 from harness.worlds import Ending, Outcome, Program, RankOutcome, WorldError
 
 PROGRAM = Program(entry=lambda context: None)
@@ -36,6 +36,17 @@ def test_a_deadlock_that_finishes_with_buffered_sends_needs_them() -> None:
     found = explain_buffering(DEADLOCK, PROGRAM, rerun)
     assert found.cause == "needs-buffering"
     assert [program.buffered_sends for program in asked] == [True]
+
+
+def test_one_that_leaves_a_message_behind_lacks_its_receive() -> None:
+    outcome = ended("finished")
+    outcome.trace.ranks[1].ops[0] = Op(
+        1, 0, "send", "isend", "world", Site("step.py", 7, "step"), posted_ns=1, peer=0
+    )
+    found = explain_buffering(DEADLOCK, PROGRAM, lambda program: outcome)
+    assert found.cause == "missing-receive"
+    assert found.details["why"] == "rank 0 never receives what rank 1 sends at step.py:7"
+    assert "rank 0" in found.help
 
 
 @pytest.mark.parametrize("ending", ["stuck", "failed", "timeout"])

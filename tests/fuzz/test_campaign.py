@@ -82,6 +82,51 @@ def test_one_root_cause_in_many_cases_is_one_shrunk_confirmed_finding(
     assert report.exit_code == 1
 
 
+def test_what_one_step_alone_shows_stands_for_what_follows_in_the_next(
+    running: Callable[..., Report],
+) -> None:
+    def verdict(case: Case, fresh: bool) -> list[Finding]:
+        return [finding("orphan-wait", 7)] if case.steps == 1 else [finding(line=30)]
+
+    (found,) = running(verdict).findings
+    assert found.code == "orphan-wait"
+    assert Case.parse(found.case).steps == 1
+
+
+def test_what_needs_two_steps_is_told_beside_what_one_step_shows_as_well(
+    running: Callable[..., Report],
+) -> None:
+    def verdict(case: Case, fresh: bool) -> list[Finding]:
+        first = [finding("orphan-wait", 7)]
+        return first if case.steps == 1 else [*first, finding("gradient-mismatch", 30)]
+
+    codes = {found.code for found in running(verdict).findings}
+    assert codes == {"orphan-wait", "gradient-mismatch"}
+
+
+def test_what_only_real_ranks_show_is_shrunk_and_confirmed_on_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Simulated(NoWorld):
+        name = "sim"
+
+    simulated, real, asked = Simulated(), NoWorld(), set[tuple[str, str]]()
+
+    def execute(
+        target: Target, case: Case, world: NoWorld, timeout: float, *, fresh: bool = False
+    ) -> CaseResult:
+        asked.add((case.backend, world.name))
+        found = (finding("rank-error"),) if case.backend == "gloo" and case.world > 1 else ()
+        return CaseResult(case, found, compared=True)
+
+    monkeypatch.setattr(fuzz, "execute", execute)
+    (found,) = campaign(TARGET, Limits(), simulated, real=real).findings
+    smallest = Case.parse(found.case)
+    assert (smallest.backend, smallest.world, smallest.chunks) == ("gloo", 2, 1)
+    assert found.confirmed_on == ("gloo",)
+    assert asked == {("sim", "sim"), ("gloo", "gloo")}
+
+
 def test_another_root_cause_is_found_behind_the_first(running: Callable[..., Report]) -> None:
     def verdict(case: Case, fresh: bool) -> list[Finding]:
         if (case.batch or 0) % (case.chunks or 1):

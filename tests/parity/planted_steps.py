@@ -20,6 +20,7 @@ class Plant:
     weight: Callable[[int, int, int], float] = lambda size, batch, chunks: size / batch
     report: Callable[[int, int, int], float] = lambda size, batch, chunks: size / batch
     backwards: Callable[[int], list[int]] = lambda chunks: list(range(chunks))
+    inputs: Callable[[list[Tensor]], list[Tensor]] = lambda inputs: inputs
     targets: Callable[[list[Tensor]], list[Tensor]] = lambda targets: targets
     received: Callable[[Tensor], Tensor] = lambda x: x.requires_grad_()
     outgoing: Callable[[Tensor], Tensor] = lambda gradient: gradient
@@ -28,7 +29,7 @@ class Plant:
 
     def __call__(self, stage: Any, comms: Any, batch: Any, chunks: int) -> Tensor | None:
         sizes = chunk_sizes(batch.size, chunks)
-        inputs = None if batch.inputs is None else batch.inputs.split(sizes)
+        inputs = None if batch.inputs is None else self.inputs(list(batch.inputs.split(sizes)))
         targets = None if batch.targets is None else self.targets(list(batch.targets.split(sizes)))
         saved: list[tuple[Tensor, Tensor]] = []
         total = torch.zeros((), dtype=stage.dtype) if stage.is_last else None
@@ -93,6 +94,26 @@ def targets_shuffled_inside() -> Step:
         return list(torch.cat(targets).flip(0).split(sizes))
 
     return Plant(targets=flip)
+
+
+class _First:
+    """What it was first called with, ever after."""
+
+    def __init__(self) -> None:
+        self._kept: list[Tensor] | None = None
+
+    def __call__(self, given: list[Tensor]) -> list[Tensor]:
+        if self._kept is None:
+            self._kept = given
+        return self._kept
+
+
+def inputs_of_the_first_step() -> Step:
+    return Plant(inputs=_First())
+
+
+def targets_of_the_first_step() -> Step:
+    return Plant(targets=_First())
 
 
 def no_gradient_of_received() -> Step:

@@ -107,6 +107,12 @@ def test_the_gradient_of_other_targets_is_permuted_targets() -> None:
     assert explain(observed, parts, NOISE, permuted=candidates).cause == "permuted-targets"
 
 
+def test_where_the_right_gradient_is_zero_nothing_is_told() -> None:
+    parts = torch.zeros(3, 12, dtype=torch.float64)
+    claim = explain(columns(1, values=12)[0], parts, NOISE, permuted=[parts.sum(dim=0)])
+    assert claim.cause == "unknown"
+
+
 def test_a_permutation_that_changes_nothing_explains_nothing() -> None:
     parts = columns(4)
     observed = parts.sum(dim=0) + 1e-6 * columns(1, seed=8)[0]

@@ -63,6 +63,20 @@ def test_a_planted_fault_is_one_finding_with_its_cause(
     assert {op.file for op in finding.operations} == {planted.__file__}
 
 
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@pytest.mark.parametrize(
+    ("make", "rank"),
+    [(planted.inputs_of_the_first_step, 0), (planted.targets_of_the_first_step, 1)],
+)
+def test_data_of_an_earlier_step_are_told_where_they_went_in(
+    make: Callable[[], Step], rank: int, dtype: str
+) -> None:
+    finding = only(case_of(world=2, dtype=dtype), make())
+    assert (finding.code, finding.cause) == ("gradient-mismatch", "stale-batch")
+    assert [(op.rank, op.op) for op in finding.operations] == [(rank, "forward")]
+    assert finding.details["step"] == 1
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize("batch", [8, 10, 4])

@@ -268,6 +268,18 @@ def answers_whoever_comes_first(rank, world_size):
         dist.send(torch.ones(1), dist.recv(torch.ones(1)))
 
 
+def sums_in_the_order_of_arrival(rank, world_size):
+    """What it comes to depends on which message comes first."""
+    if rank:
+        dist.send(torch.full((1,), float(rank)), 0)
+        return None
+    total, got = torch.zeros(1), torch.zeros(1)
+    for _ in range(world_size - 1):
+        dist.recv(got)
+        total = total * 2 + got
+    return float(total)
+
+
 def depends_on_a_poll(rank, world_size):
     if rank:
         dist.barrier()

@@ -73,11 +73,29 @@ ALONE = """for _ in range(noise.randrange(1, 50)):
         dist.new_group([comms.rank], use_local_synchronization=True).barrier().wait()"""
 
 
-@pytest.mark.parametrize("use", [NUDGE, ALONE])
-def test_numbers_or_operations_that_differ_are_an_error_in_a_check(
-    tmp_path: Path, use: str
+@pytest.mark.parametrize(("use", "severity"), [(NUDGE, "error"), (ALONE, "warning")])
+def test_numbers_that_differ_are_an_error_in_a_check_and_operations_alone_a_warning(
+    tmp_path: Path, use: str, severity: str
 ) -> None:
-    assert found_in(tmp_path, NOISE, use) == {("nondeterminism", "error")}
+    assert found_in(tmp_path, NOISE, use) == {("nondeterminism", severity)}
+
+
+LOG = """times = [None] * comms.world_size
+dist.all_gather_object(times, "x" * noise.randrange(1, 50))"""
+
+
+def test_objects_of_another_length_are_no_other_operations(tmp_path: Path) -> None:
+    """As in a log of how long each rank took."""
+    use = LOG.replace("\n", "\n    ")
+    assert found_in(tmp_path, NOISE, use) == set()
+
+
+def test_what_a_program_returns_counts_where_the_order_of_its_messages_is_open() -> None:
+    name = "sums_in_the_order_of_arrival"
+    report = harness.run(f"{simulated.__file__}:{name}", 3, semantics="gloo", confirm=False)
+    finding = only(report)
+    assert (finding.code, finding.severity) == ("nondeterminism", "warning")
+    assert "it returned something else" in finding.message
 
 
 @pytest.mark.parametrize(

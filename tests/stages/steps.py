@@ -17,11 +17,12 @@ def loop(
     divide: bool = True,
     swap: bool = False,
     requires: bool = True,
+    climbs: Any = (),
 ) -> Any:
     """All forwards, then all backwards; each microbatch goes through every stage in turn.
 
     Stages that lie on one rank hand their tensors over. Nothing overlaps, so that blocking calls
-    do not hang.
+    do not hang. Ranks in ``climbs`` go through their stages from the first on in the backwards.
     """
     sizes = chunk_sizes(batch.size, chunks)
     depth = stages[0].count
@@ -57,7 +58,7 @@ def loop(
             kept[index, k] = x, y
     for k, size in enumerate(sizes):
         back = None
-        for index in reversed(range(depth)):
+        for index in sorted(range(depth), reverse=comms.rank not in climbs):
             if index not in mine:
                 continue
             x, y = kept[index, k]
@@ -91,6 +92,10 @@ def not_divided(stages, comms, batch, chunks):  # type: ignore[no-untyped-def]
 
 def other_targets(stages, comms, batch, chunks):  # type: ignore[no-untyped-def]
     return loop(stages, comms, batch, chunks, swap=True)
+
+
+def one_rank_climbs(stages, comms, batch, chunks):  # type: ignore[no-untyped-def]
+    return loop(stages, comms, batch, chunks, climbs=(1,))
 
 
 def no_gradient_wanted_in_a_v(stages, comms, batch, chunks):  # type: ignore[no-untyped-def]

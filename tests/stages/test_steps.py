@@ -48,6 +48,12 @@ def test_targets_of_other_microbatches_are_told() -> None:
     assert the_finding("other_targets", chunks=3).cause == "permuted-targets"
 
 
+def test_a_gradient_of_another_stage_is_told_where_the_calls_name_their_stages() -> None:
+    finding = the_finding("one_rank_climbs", world_size=3, chunks=(1, 2))
+    assert (finding.code, finding.ranks) == ("message-swap", (0, 1, 2))
+    assert "the gradient for stage 4 is used on stage 1" in finding.message
+
+
 def test_an_activation_that_takes_no_gradient_is_told_with_its_stage() -> None:
     finding = the_finding("no_gradient_wanted", world_size=2, chunks=2)
     assert finding.code == "gradient-mismatch"

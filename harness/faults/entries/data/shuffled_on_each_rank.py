@@ -40,10 +40,10 @@ def faulty(stage, comms, batch, chunks):
         if not stage.is_first:
             x = comms.receive_forward(stage.input_shape(size)).requires_grad_()
         if stage.is_last:
-            y = stage(x, target)
+            y = stage(x, target)  # fault: shows here
             loss = y * (size / batch.size)
             total += loss.item()
-            loss.backward()  # fault: shows here
+            loss.backward()
         else:
             y = stage(x)
             comms.send_forward(y)

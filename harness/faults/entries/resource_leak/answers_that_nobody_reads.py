@@ -20,7 +20,7 @@ LABEL = {
     "source": "MPI Bugs Initiative (resource leak)",
     "world": 2,
     "code": "deadlock",
-    "cause": "needs-buffering",
+    "cause": "missing-receive",
     "ranks": [0, 1],
     "semantics": {"buffered": "unreceived-message"},
 }
