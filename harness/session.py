@@ -220,7 +220,6 @@ def run_program(
     except KeyboardInterrupt:
         report.interrupted = True
         return report
-    report.elapsed_s = time.monotonic() - started
     report.interrupted = outcome.ending == "interrupted"
     changed = settled(outcome)
     _refuse_unloaded(outcome)
@@ -246,6 +245,7 @@ def run_program(
     if ended and world.name == "sim" and confirm and not once and findings:
         findings = _confirmed(findings, program, case, timeout, report)
     findings = list(nemesis.with_injected(findings, case, outcome))
+    report.elapsed_s = time.monotonic() - started
     return _filed(report, findings, case, ended=ended)
 
 

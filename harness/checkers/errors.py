@@ -156,8 +156,7 @@ def check_timeout(outcome: Outcome, suspected: Finding | None = None) -> list[Fi
                 )
             ),
             help=(
-                f"look where {verb(numbers, 'it is', 'they are')}: "
-                f"{_what_holds(running, outcome)}; for the last, give a longer --timeout"
+                f"look where {verb(numbers, 'it is', 'they are')}: {_what_holds(running, outcome)}"
                 if suspected is None
                 else f"{suspected.help}; if something was still to come, give a longer --timeout"
             ),
@@ -177,7 +176,15 @@ def _what_holds(running: list[RankOutcome], outcome: Outcome) -> str:
         for op in outcome.trace.ranks[rank.rank].ops.values()
     )
     second = "a second wait for the request of a message, which gloo never ends, " if ended else ""
-    return f"a loop, a poll that never ends, {second}or a long computation"
+    simulated = "simulated" in outcome.notes
+    real = (
+        "; a simulated rank waits for another by torch.distributed only: where it does so by a "
+        "file, a socket or a variable, use --backend gloo"
+    )
+    return (
+        f"a loop, a poll that never ends, {second}or a long computation; for the last, give a "
+        f"longer --timeout{real if simulated else ''}"
+    )
 
 
 def _looks_like(outcome: Outcome, suspected: Finding) -> str:

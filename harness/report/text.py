@@ -184,7 +184,9 @@ def _summary(report: Report, paint: _Paint, width: int | None) -> Iterator[str]:
         yield from _labelled("ran on real ranks:", report.tried.get("on real ranks"), paint, width)
         yield from _labelled("virtual time:", describe_time(report.tried), paint, width)
         if trace := report.tried.get("trace"):
-            yield from _labelled("trace:", f"{trace} (the same at every replay)", paint, width)
+            differs = any(finding.code == "nondeterminism" for finding in report.findings)
+            which = "of this run" if differs else "the same at every replay"
+            yield from _labelled("trace:", f"{trace} ({which})", paint, width)
         if picture := report.tried.get("messages"):
             yield from ["", *picture.splitlines()]
     if report.cases.refused:

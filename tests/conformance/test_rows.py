@@ -14,13 +14,14 @@ from tests.conformance.programs import (
     groups,
     hangs,
     messages,
+    processes,
     refused,
 )
 from tests.conformance.rows import rows
 from tests.conformance.view import View, run, view
 
 pytestmark = [pytest.mark.gloo, pytest.mark.filterwarnings("ignore::FutureWarning")]
-ROWS = rows(messages, collectives, groups, hangs, refused, failures, above)
+ROWS = rows(messages, collectives, groups, hangs, refused, failures, above, processes)
 PATIENCE_S = 60.0  # for a machine that is busy: what hangs for certain is decided at once
 
 

@@ -40,6 +40,14 @@ def spawns_a_process(rank, world_size):
     torch.multiprocessing.spawn(print, nprocs=2)
 
 
+def registers_operators(rank, world_size):
+    torch.library.Library("refused_of_tests", "DEF")
+
+
+def defines_an_operator(rank, world_size):
+    torch.library.define("refused_of_tests::twice", "(Tensor x) -> Tensor")
+
+
 def sets_an_alarm(rank, world_size):
     signal.alarm(60)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import fcntl
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -20,6 +22,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Store, Work
 from torch.distributed import distributed_c10d as c10d
+from torch.nn.parallel import DistributedDataParallel
 
 _OWNERS = (
     c10d, dist, c10d.Backend, dist.P2POp, ProcessGroup, Work, Store,
@@ -32,7 +35,12 @@ _NAMED = (
     (os, ("_exit", "kill", "abort", "fork", "getpid", "environ", "putenv", "chdir")),
     (sys, ("stdout", "stderr", "stdin", "excepthook", "argv", "path", "modules", "displayhook")),
     (sys, ("__stdout__", "__stderr__", "unraisablehook", "meta_path", "path_hooks")),
+    (time, ("monotonic_ns", "perf_counter_ns")),
     (threading, ("excepthook",)),
+    (fcntl, ("flock",)),
+    (torch, ("set_num_interop_threads", "get_num_interop_threads")),
+    (torch.library, ("define",)),
+    (multiprocessing.context._default_context, ("_actual_context",)),
 )
 
 
@@ -62,13 +70,22 @@ def snapshot() -> dict[str, Any]:
                 found[f"{prefix}.{name}"] = id(value)
     for owner, names in _NAMED:
         for name in names:
-            found[f"{owner.__name__}.{name}"] = id(getattr(owner, name))
+            found[f"{getattr(owner, '__name__', owner)}.{name}"] = id(getattr(owner, name))
     for name in _TABLES:
         found[f"Backend.{name}"] = dict(getattr(c10d.Backend, name))
     found |= {
         "Backend.backend_list": list(c10d.Backend.backend_list),
         "Backend names": sorted(name for name in vars(c10d.Backend) if name.isupper()),
         "c10d._world": id(c10d._world),
+        "of classes": [
+            id(vars(owner)[name])
+            for owner, name in (
+                (torch._C.Future, "wait"),
+                (torch.library.Library, "__init__"),
+                (DistributedDataParallel, "register_comm_hook"),
+                (type(c10d.group), "WORLD"),
+            )
+        ],
         "initialised": dist.is_initialized(),
         "environ": _without_pytest(dict(os.environ)),
         "getenv": _without_pytest(_below_python()),

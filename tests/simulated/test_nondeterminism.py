@@ -31,6 +31,7 @@ def test_a_program_whose_operations_depend_on_the_order_has_a_warning(function: 
     assert "interleaving" in finding.message
     assert "any source" in finding.help
     assert "is_completed" in finding.help
+    assert "(of this run)" in str(report)
 
 
 def test_its_case_line_shows_it_again() -> None:

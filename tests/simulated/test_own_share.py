@@ -10,6 +10,7 @@ import pytest
 import harness
 from harness.api import shared_world
 from harness.worlds import Program, Simulated, World
+from tests.conformance.programs import above, processes
 from tests.programs import endings, simulated
 from tests.worlds.call import Call
 from tests.worlds.running import assert_clean, run
@@ -132,3 +133,24 @@ def test_a_rank_s_handlers_take_its_own_signals(sim: World) -> None:
     assert_clean(outcome)
     assert [rank.result for rank in outcome.ranks] == [([10, 10], True)] * 2
     assert run(sim, simulated.terminates_itself).ranks[1].exit_status == -15
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_module_of_torch_that_a_rank_imports_late_has_no_rank_s_group(
+    sim: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its functions have the whole group for a default, as far as there is one by then."""
+    for name in [name for name in sys.modules if name.startswith("torch.distributed.nn")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert_clean(run(sim, above.collectives_of_autograd))
+
+
+def test_a_function_that_a_module_took_in_an_earlier_run_is_the_rank_s_own_in_a_later_one(
+    sim: World,
+) -> None:
+    for _ in range(2):
+        outcome = run(sim, processes.a_clock_that_goes_on_in_a_sleep)
+        assert_clean(outcome)
+        ended = outcome.trace.ranks[0].ended_ns
+        assert ended is not None
+        assert ended > 200_000_000, "it slept in virtual time"

@@ -49,6 +49,8 @@ def watch():
         (refused.starts_a_process, "processes by multiprocessing, as at .*refused.py"),
         (refused.spawns_a_process, "processes by multiprocessing"),
         (refused.sets_an_alarm, "signal.alarm"),
+        (refused.registers_operators, "torch.library, as at .*refused.py"),
+        (refused.defines_an_operator, "torch.library, as at .*refused.py"),
         (refused.sends_from_a_gpu, "cuda tensors"),
         (refused.catches_the_refusal, "os.fork"),
         (refused.runs_the_harness, "a run of the harness inside of a rank"),

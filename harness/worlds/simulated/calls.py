@@ -20,8 +20,8 @@ from urllib.parse import parse_qs, urlparse
 
 from torch.distributed import distributed_c10d as c10d
 
-from harness.targets import loading
 from harness.worlds.processes import ProcessWorld
+from harness.worlds.simulated.replacing import Replacing
 from harness.worlds.simulated.scheduler import Killed, Unwind
 from harness.worlds.simulated.simulation import Simulation
 
@@ -37,12 +37,11 @@ _HARMLESS = (signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH)
 _ENVIRONMENT = 5  # its place among the arguments of _fork_exec
 
 
-class Calls:
+class Calls(Replacing):
     """Replaces them for one run; :meth:`remove` puts the originals back."""
 
     def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-        self._replaced: list[tuple[Any, str, Any]] = []
+        super().__init__(simulation)
         self._children: list[int] = []
         self._handlers: dict[tuple[int, int], Any] = {}  # rank, signal → its handler
         self._at_exit: dict[int, list[Callable[[], Any]]] = {}  # rank → what it has registered
@@ -64,16 +63,11 @@ class Calls:
             (ProcessWorld, "start", self._no_world),
             (ProcessWorld, "run", self._no_world),
         ):
-            self._replace(owner, name, make)
+            self.replace(owner, name, make)
         for owner in (_thread, threading):
             for name in _STARTS:
                 if hasattr(owner, name):
-                    self._replace(owner, name, self._start_thread)
-
-    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        original = getattr(owner, name)
-        self._replaced.append((owner, name, original))
-        setattr(owner, name, functools.wraps(original)(make(original)))
+                    self.replace(owner, name, self._start_thread)
 
     def remove(self) -> None:
         """Put the originals back, and end the processes that the ranks have started."""
@@ -82,17 +76,11 @@ class Calls:
                 if os.waitpid(pid, os.WNOHANG) == (0, 0):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
-        for owner, name, original in reversed(self._replaced):
-            setattr(owner, name, original)
-        self._replaced.clear()
-
-    def _is_a_rank(self) -> bool:
-        fiber = self._simulation.scheduler.current
-        return fiber is not None and fiber.thread is threading.current_thread()
+        super().remove()
 
     def _sleep(self, original: Any) -> Any:
         def sleep(seconds: float) -> None:
-            if not self._is_a_rank() or seconds < 0:
+            if not self.is_a_rank() or seconds < 0:
                 original(seconds)
             else:
                 self._simulation.scheduler.sleep(int(seconds * 1e9))
@@ -101,7 +89,7 @@ class Calls:
 
     def _exit(self, original: Any) -> Any:
         def _exit(status: int) -> None:
-            if self._is_a_rank():
+            if self.is_a_rank():
                 self._simulation.die(status)
             original(status)
 
@@ -109,7 +97,7 @@ class Calls:
 
     def _abort(self, original: Any) -> Any:
         def abort() -> None:
-            if self._is_a_rank():
+            if self.is_a_rank():
                 self._simulation.die(-6)
             original()
 
@@ -117,7 +105,7 @@ class Calls:
 
     def _kill(self, original: Any) -> Any:
         def kill(pid: int, number: int) -> None:
-            if pid == os.getpid() and number and self._is_a_rank():
+            if pid == os.getpid() and number and self.is_a_rank():
                 self._hit(int(number))
             else:
                 original(pid, number)
@@ -126,7 +114,7 @@ class Calls:
 
     def _raise_signal(self, original: Any) -> Any:
         def raise_signal(number: int) -> None:
-            if self._is_a_rank():
+            if self.is_a_rank():
                 self._hit(int(number))
             else:
                 original(number)
@@ -137,7 +125,7 @@ class Calls:
         """The running rank sends itself a signal: its handler runs, or it dies."""
         handler = self._handlers.get((self._simulation.rank, number), signal.SIG_DFL)
         if callable(handler):
-            handler(number, sys._getframe(2))
+            handler(number, sys._getframe(3))
         elif number == signal.SIGINT and handler == signal.SIG_DFL:
             raise KeyboardInterrupt
         elif handler == signal.SIG_DFL and number not in _HARMLESS:
@@ -145,25 +133,16 @@ class Calls:
 
     def _start_thread(self, original: Any) -> Any:
         def start(*args: Any, **kwargs: Any) -> Any:
-            if self._is_a_rank() and (place := self._user_who_called()) is not None:
+            if self.is_a_rank() and (place := self.user_who_called()) is not None:
                 _forget(args)
                 raise self._simulation.refuse(f"threads of the program's own, as at {place}")
             return original(*args, **kwargs)
 
         return start
 
-    def _user_who_called(self) -> str | None:
-        """Return the user's line that starts a thread; None for an installed package's own."""
-        frame: Any = sys._getframe(2)
-        while frame is not None and loading.is_standard(frame.f_code.co_filename):
-            frame = frame.f_back
-        if frame is None or not loading.is_users(frame.f_code.co_filename):
-            return None
-        return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
     def _fork(self, original: Any) -> Any:
         def fork() -> int:
-            if self._is_a_rank():
+            if self.is_a_rank():
                 raise self._simulation.refuse("os.fork")
             return int(original())
 
@@ -171,8 +150,8 @@ class Calls:
 
     def _start_process(self, original: Any) -> Any:
         def start(process: Any) -> None:
-            if self._is_a_rank():
-                place = self._user_who_called()
+            if self.is_a_rank():
+                place = self.user_who_called()
                 where = "" if place is None else f", as at {place}"
                 raise self._simulation.refuse(f"processes by multiprocessing{where}")
             original(process)
@@ -181,7 +160,7 @@ class Calls:
 
     def _fork_exec(self, original: Any) -> Any:
         def fork_exec(*args: Any) -> int:
-            if not self._is_a_rank():
+            if not self.is_a_rank():
                 return int(original(*args))
             given = list(args)
             if given[_ENVIRONMENT] is None:  # the process's own is no rank's
@@ -196,7 +175,7 @@ class Calls:
         """A rank is no main thread: its handlers are noted, and called for its own signals."""
 
         def set_handler(number: int, handler: Any) -> Any:
-            if not self._is_a_rank():
+            if not self.is_a_rank():
                 return original(number, handler)
             before = signal.getsignal(number)
             self._handlers[self._simulation.rank, int(number)] = handler
@@ -206,7 +185,7 @@ class Calls:
 
     def _getsignal(self, original: Any) -> Any:
         def getsignal(number: int) -> Any:
-            if not self._is_a_rank():
+            if not self.is_a_rank():
                 return original(number)
             usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             return self._handlers.get((self._simulation.rank, int(number)), usual)
@@ -217,7 +196,7 @@ class Calls:
         """A timer's signal would hit the whole process; to turn one off is all right."""
 
         def set_timer(*args: Any) -> Any:
-            if not self._is_a_rank():
+            if not self.is_a_rank():
                 return original(*args)
             if args[len(args) > 1]:
                 raise self._simulation.refuse("a timer that sends a signal (signal.alarm)")
@@ -227,7 +206,7 @@ class Calls:
 
     def _no_world(self, original: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
-            if self._is_a_rank():
+            if self.is_a_rank():
                 raise self._simulation.refuse("a run of the harness inside of a rank")
             return original(*args, **kwargs)
 
@@ -235,7 +214,7 @@ class Calls:
 
     def _register(self, original: Any) -> Any:
         def register(function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            if not self._is_a_rank() or self._user_who_called() is None:
+            if not self.is_a_rank() or self.user_who_called() is None:
                 return original(function, *args, **kwargs)
             run = functools.partial(function, *args, **kwargs)
             self._at_exit.setdefault(self._simulation.rank, []).append(run)
@@ -245,7 +224,7 @@ class Calls:
 
     def _unregister(self, original: Any) -> Any:
         def unregister(function: Any) -> None:
-            if self._is_a_rank():
+            if self.is_a_rank():
                 mine = self._at_exit.get(self._simulation.rank, [])
                 mine[:] = [run for run in mine if getattr(run, "func", None) != function]
             original(function)

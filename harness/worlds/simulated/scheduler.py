@@ -167,6 +167,7 @@ class Scheduler:
         self.fibers: list[Fiber] = []
         self.current: Fiber | None = None
         self.now_ns = 0
+        self.slept_ns = 0  # of that, what ranks have slept or waited in vain
         self.switches = 0
         self.given_up: list[Fiber] = []
         self.polled = False  # whether a rank has asked if something has ended
@@ -349,7 +350,8 @@ class Scheduler:
 
     def _wake(self, fiber: Fiber) -> None:
         assert fiber.deadline_ns is not None
-        self.now_ns = max(self.now_ns, fiber.deadline_ns)
+        now, self.now_ns = self.now_ns, max(self.now_ns, fiber.deadline_ns)
+        self.slept_ns += self.now_ns - now
         fiber.timed_out = True
 
     def _raise(self, fiber: Fiber) -> None:

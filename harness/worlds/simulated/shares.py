@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import warnings
+from multiprocessing import context
 from typing import Any
 
 import torch.distributed as dist
@@ -33,7 +34,7 @@ class Shares:
         self._values = (
             sys.stdout, sys.stderr, sys.excepthook,
             _warnings.filters, _warnings.showwarning, _warnings._showwarnmsg_impl,
-            _root.handlers, _root.level,
+            _root.handlers, _root.level, _processes._actual_context,
         )  # fmt: skip
 
     def put(self) -> None:
@@ -42,7 +43,7 @@ class Shares:
         (
             sys.stdout, sys.stderr, sys.excepthook,
             _warnings.filters, _warnings.showwarning, _warnings._showwarnmsg_impl,
-            _root.handlers, _root.level,
+            _root.handlers, _root.level, _processes._actual_context,
         ) = self._values  # fmt: skip
         if _root.level != level:
             logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]
@@ -50,6 +51,7 @@ class Shares:
 
 _warnings: Any = warnings
 _root = logging.root
+_processes: Any = context._default_context  # how multiprocessing starts them
 
 
 class Settings:

@@ -48,6 +48,7 @@ class RankState:
     argv: list[str] = field(default_factory=lambda: [""])
     path: list[str] = field(default_factory=lambda: list(sys.path))
     shares: Shares = field(default_factory=Shares)
+    folder: str | None = None  # it works in, once a rank has changed its own
     dtype: torch.dtype = torch.float32
     torch_random: Any = None
     python_random: Any = None
@@ -70,6 +71,9 @@ class RankState:
         loading.use(self.modules.cache)
         os.environ._data = self.environ  # type: ignore[attr-defined]
         sys.argv, sys.path = self.argv, self.path
+        if self.folder is not None:
+            with contextlib.suppress(OSError):  # it is gone
+                os.chdir(self.folder)
         self.shares.put()
         torch_private.use_world(self.world)
         recording.activate(self.recorder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -18,6 +19,7 @@ from torch._C import _distributed_c10d
 from torch.distributed import distributed_c10d as c10d
 
 from harness.instrument import everywhere
+from harness.targets import loading
 from harness.worlds import WorldError
 
 NAME = "sim"
@@ -28,6 +30,7 @@ _NEEDED: tuple[tuple[Any, str], ...] = (
     (c10d, "_world"),
     (c10d, "_new_process_group_helper"),
     (c10d, "init_process_group"),
+    (type(c10d.group), "WORLD"),
     (c10d.Backend, "_plugins"),
     (c10d.Backend, "backend_type_map"),
     (c10d.Backend, "backend_capability"),
@@ -107,6 +110,9 @@ class Installed:
         dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
         native._set_thread_isolation_mode(True)
         self.replace("_new_process_group_helper", _simulated)
+        self._groups: Any = type(c10d.group)
+        self._whole = vars(self._groups)["WORLD"]
+        self._groups.WORLD = _not_for_a_module(self._whole)
 
     def replace(self, name: str, wrap: Callable[[Any], Any]) -> None:
         """Wrap a function of ``torch.distributed`` wherever torch holds it."""
@@ -120,6 +126,7 @@ class Installed:
         for name, original, wrapper in reversed(self._replaced):
             everywhere(name, wrapper, original)
         native._set_thread_isolation_mode(False)
+        self._groups.WORLD = self._whole
         for name, table in self._tables.items():
             current = getattr(c10d.Backend, name)
             current.clear()
@@ -128,6 +135,22 @@ class Installed:
         if NAME.upper() in vars(c10d.Backend):
             delattr(c10d.Backend, NAME.upper())
         c10d._world = self._world
+
+
+def _not_for_a_module(original: property) -> property:
+    """Keep one rank's group out of a module of torch's that all of them share.
+
+    One that a rank imports late takes ``group.WORLD`` for a default of its functions; before there
+    is a group that is None, which means the same to them.
+    """
+
+    def world(owner: Any) -> Any:
+        code = sys._getframe(1).f_code
+        if code.co_name == "<module>" and not loading.is_users(code.co_filename):
+            return None
+        return original.__get__(owner, type(owner))
+
+    return property(world, original.fset)
 
 
 def _simulated(original: Any) -> Any:

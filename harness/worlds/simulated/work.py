@@ -130,6 +130,8 @@ class SimWork(Work):
         future = SimFuture(self)
         if "get_future" not in caller.co_names:
             future.wait()
+        else:  # others may wait for it, as collect_all's future does
+            self._scheduler.call_back(future.done, future.complete)
         return future
 
 
@@ -161,6 +163,16 @@ class SimFuture(torch.futures.Future):  # type: ignore[type-arg]
                 assert self._then is not None
                 self.set_result(self._then(self._before))
         return super().wait()
+
+    def complete(self) -> None:
+        """Take the value of a work that has ended, though nobody has waited for it."""
+        if super().done() or self._work is None:
+            return
+        error = self._work.request.error
+        if error is None:
+            self.set_result(self._work.result())
+        else:
+            self.set_exception(error)
 
     def done(self) -> bool:
         """Whether the value is there, or could be without waiting."""

@@ -30,6 +30,7 @@ from harness.worlds.simulated import interleavings, torch_private
 from harness.worlds.simulated.calls import Calls, frames_of, init_process_group
 from harness.worlds.simulated.interruptions import Interruptions
 from harness.worlds.simulated.output import Output, RankStream
+from harness.worlds.simulated.own_process import OwnProcess
 from harness.worlds.simulated.recorded import Recorded
 from harness.worlds.simulated.scheduler import Fiber, Killed, Scheduler, Unwind
 from harness.worlds.simulated.simulation import Simulation
@@ -189,6 +190,7 @@ class Run:
         installed.replace("FileStore", lambda _: simulation.stores.file)
         ours = instrument.install()
         calls = self._calls = Calls(simulation)
+        own = OwnProcess(simulation)
         aside.refuse_by(simulation.refuse)
         streams = sys.stdout, sys.stderr
         output = Output(self._scheduler, self._size, self._echo)
@@ -200,6 +202,7 @@ class Run:
             output.end()
             for outcome in self.outcomes:
                 outcome.output = output.of(outcome.rank)
+            own.remove()
             calls.remove()
             aside.refuse_by(None)
             if ours:
