@@ -30,7 +30,7 @@ _OWNERS = (
     torch.Tensor, torch.autograd, torch.futures.Future,
 )  # fmt: skip
 _TABLES = ("_plugins", "backend_type_map", "backend_capability", "default_device_backend_map")
-_NAMED = (
+_NAMED: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (time, ("sleep", "time", "monotonic", "perf_counter", "time_ns")),
     (os, ("_exit", "kill", "abort", "fork", "getpid", "environ", "putenv", "chdir")),
     (sys, ("stdout", "stderr", "stdin", "excepthook", "argv", "path", "modules", "displayhook")),
@@ -68,9 +68,9 @@ def snapshot() -> dict[str, Any]:
                 continue
             if callable(value) or isinstance(value, classmethod | staticmethod | property):
                 found[f"{prefix}.{name}"] = id(value)
-    for owner, names in _NAMED:
+    for holder, names in _NAMED:
         for name in names:
-            found[f"{getattr(owner, '__name__', owner)}.{name}"] = id(getattr(owner, name))
+            found[f"{getattr(holder, '__name__', holder)}.{name}"] = id(getattr(holder, name))
     for name in _TABLES:
         found[f"Backend.{name}"] = dict(getattr(c10d.Backend, name))
     found |= {

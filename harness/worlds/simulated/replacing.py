@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import threading
 from collections.abc import Callable
@@ -52,7 +51,8 @@ class Replacing:
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Let ``make(original)`` be called instead."""
-        there, original = inspect.getattr_static(owner, name), getattr(owner, name)
+        original = getattr(owner, name)
+        there = vars(owner).get(name, original)  # of a class what stands there, not bound
         stand = _stand_for(owner, name, original)
         stand.live = make(original)
         self._replaced.append((owner, name, there, stand))

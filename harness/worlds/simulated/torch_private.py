@@ -112,7 +112,7 @@ class Installed:
         self.replace("_new_process_group_helper", _simulated)
         self._groups: Any = type(c10d.group)
         self._whole = vars(self._groups)["WORLD"]
-        self._groups.WORLD = _not_for_a_module(self._whole)
+        setattr(self._groups, "WORLD", _not_for_a_module(self._whole))  # noqa: B010
 
     def replace(self, name: str, wrap: Callable[[Any], Any]) -> None:
         """Wrap a function of ``torch.distributed`` wherever torch holds it."""
@@ -126,7 +126,7 @@ class Installed:
         for name, original, wrapper in reversed(self._replaced):
             everywhere(name, wrapper, original)
         native._set_thread_isolation_mode(False)
-        self._groups.WORLD = self._whole
+        setattr(self._groups, "WORLD", self._whole)  # noqa: B010
         for name, table in self._tables.items():
             current = getattr(c10d.Backend, name)
             current.clear()
