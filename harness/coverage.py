@@ -31,6 +31,7 @@ class Coverage:
         return {
             "world": values("world"),
             "chunks": values("chunks"),
+            "samples": sorted({-(-(c.batch or 0) // (c.chunks or 1)) for c in cases if c.batch}),
             "uneven_batches": uneven_batches,
             "uneven_layers": uneven_layers,
             "dtype": values("dtype"),

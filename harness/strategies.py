@@ -32,6 +32,7 @@ CORNERS = (
     (4, 1, 2, 3),  # one microbatch
     (1, 3, 1, 1),  # accumulation without communication
     (6, 12, 6, 5),
+    (3, 2, 17, 2),  # microbatches of more samples than drawn ones have
 )
 
 

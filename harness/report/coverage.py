@@ -10,6 +10,7 @@ from harness.findings import Report
 # The key in ``report.tried`` → its words; other keys are shown by their own names.
 _NAMES = {
     "world": "worlds",
+    "samples": "samples a microbatch",
     "batch": "batches",
     "dtype": "dtypes",
     "optimizer": "optimizers",
