@@ -28,11 +28,11 @@ from harness.explore import explore
 from harness.faults.corpus import read_corpus
 from harness.faults.entry import Entry
 from harness.faults.examine import run_entry
-from harness.fuzz import Limits, stream
 from harness.judge import judge
 from harness.options import CheckOptions
 from harness.session import prepare
 from harness.spread import spread
+from harness.stream import Limits, stream
 from harness.targets import Target
 from harness.worlds import Program, Simulated
 from pipeline.schedules import RUNNABLE

@@ -50,7 +50,7 @@ class Leftovers:
             warnings.resetwarnings()  # forgets what was shown once, too
             warnings.filters[:] = self._filters  # type: ignore[index]
         torch.set_default_dtype(torch.float32)
-        torch.set_default_device(None)
+        _forget_default_device()
         torch.set_grad_enabled(True)
         torch.set_num_threads(1)
         if torch.are_deterministic_algorithms_enabled():
@@ -58,3 +58,14 @@ class Leftovers:
         torch.autograd.set_detect_anomaly(False)
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.deterministic = torch.backends.cudnn.benchmark = False
+
+
+def _forget_default_device() -> None:
+    """Undo ``torch.set_default_device``, as if it had never been called.
+
+    Torch 2.8 looks into what ``set_default_device(None)`` leaves, and fails.
+    """
+    context: Any = torch._GLOBAL_DEVICE_CONTEXT
+    if getattr(context, "device_context", None) is not None:
+        torch.set_default_device(None)
+    vars(context).pop("device_context", None)

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.torch_versions import since
+
 ROOT = Path(__file__).parents[2]
 
 
+@since("2.9", "makes a folder of its own for what it generates")
 @pytest.mark.gloo
 @pytest.mark.parametrize(
     "target", ["tests/torch_targets/schedules.py:Mine", "examples/megatron_like.py:step"]

@@ -12,6 +12,7 @@ from harness.api import shared_world
 from tests.conformance.interpreter import Action, Script
 from tests.conformance.random_programs import compare, scripts
 from tests.conformance.view import run, view
+from tests.torch_versions import since
 
 FORMER_DISAGREEMENTS = [
     # A monitored barrier uses up numbers of the group's collectives.
@@ -64,6 +65,7 @@ def test_where_the_worlds_once_disagreed_they_agree(script: Script) -> None:
     assert verdict.holds, str(verdict)
 
 
+@since("2.9", "has a gloo without all_to_all, and without averages")
 @pytest.mark.gloo
 @given(scripts())
 @settings(

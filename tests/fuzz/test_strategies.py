@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 
 from harness.case import Case
-from harness.fuzz import Limits, draw, stream
 from harness.parity.shape import workload_of
 from harness.strategies import cases, corners
+from harness.stream import Limits, draw, stream
 from harness.targets import Target
 from pipeline.model import chunk_sizes, split
 
@@ -82,7 +82,7 @@ def test_what_was_drawn_before_does_not_matter() -> None:
 
 def test_cases_are_the_same_in_another_process_with_other_hashes_and_modules() -> None:
     code = (
-        "{}from harness.fuzz import Limits, stream\nfrom harness.targets import Target\n"
+        "{}from harness.stream import Limits, stream\nfrom harness.targets import Target\n"
         "t = Target('step.py:step', 'step')\n"
         "print([str(c) for c, _ in zip(stream(t, Limits(seed=5), 'gloo'), range(40))])\n"
     )

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 import harness
 from harness.case import Case, UsageError
 from harness.findings import Finding, Report
-from harness.fuzz import Limits, stream
 from harness.parity.observe import rows_of_all
 from harness.shrink import shrink
+from harness.stream import Limits, stream
 from harness.targets import Target, TargetError
 from pipeline.own_stage import Shape
 from tests.own_model.pieces import CLASSES, WIDE, data, model, step

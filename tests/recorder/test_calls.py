@@ -11,7 +11,10 @@ import torch.distributed as dist
 from harness.trace import Op, Site, State
 from harness.worlds import Outcome, World
 from tests.programs import calls
+from tests.torch_versions import since
 from tests.worlds.running import assert_clean, line_of, run, the_finding
+
+ALL_CALLS = since("2.9", "has a gloo without all_to_all")
 
 pytestmark = pytest.mark.gloo
 
@@ -38,6 +41,7 @@ EXPECTED = {
 }
 
 
+@ALL_CALLS
 @pytest.mark.parametrize("line", EXPECTED, ids=[f"{e[1]}-{at}" for at, e in EXPECTED.items()])
 def test_a_call_is_recorded_under_its_name_at_its_line(every_call: Outcome, line: int) -> None:
     kinds, api = EXPECTED[line]
@@ -52,10 +56,12 @@ def test_a_call_is_recorded_under_its_name_at_its_line(every_call: Outcome, line
     assert {op.state for op in found} == {State.DONE}
 
 
+@ALL_CALLS
 def test_nothing_is_recorded_that_the_program_did_not_call(every_call: Outcome) -> None:
     assert {op.site.line for op in every_call.trace.operations()} == set(EXPECTED)
 
 
+@ALL_CALLS
 def test_every_message_and_every_collective_has_met_its_counterpart(every_call: Outcome) -> None:
     for op in every_call.trace.operations():
         met = op.match is not None or len(every_call.trace.matcher.met(op)) == 2

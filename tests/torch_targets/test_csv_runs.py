@@ -11,6 +11,9 @@ import harness
 from harness import torch_pipelining
 from pipeline.lower import lower
 from pipeline.plan import build_plan
+from tests.torch_versions import since
+
+HAS_PLANS = since("2.9", "writes no plan of its runtime, and has no DualPipeV")
 
 FROM_FILE = """
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
@@ -23,6 +26,7 @@ class FromFile(_PipelineScheduleRuntime):
 SHAPE = {"world_size": 2, "chunks": 4, "cases": 2, "confirm": False}
 
 
+@HAS_PLANS
 @pytest.mark.parametrize("form", ["compute_only", "compute_comms"])
 @pytest.mark.parametrize("name", ["ScheduleInterleavedZeroBubble", "ScheduleDualPipeV"])
 def test_torch_s_plans_are_clean_from_a_file(name: str, form: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from harness.findings import Finding
 from harness.worlds import Outcome, Program, RankContext, World, WorldError
 from tests.programs import correct, endings, messages
+from tests.torch_versions import since
 from tests.worlds.call import Function
 from tests.worlds.running import (
     assert_clean,
@@ -19,6 +20,8 @@ from tests.worlds.running import (
     run,
     the_finding,
 )
+
+QUIET = since("2.9", "has a gloo that prints a line when it connects")
 
 pytestmark = pytest.mark.gloo
 
@@ -118,6 +121,7 @@ def test_a_child_of_a_rank_ends_with_the_case(gloo: World) -> None:
     assert_gone([rank.result for rank in outcome.ranks])
 
 
+@QUIET
 def test_a_child_of_a_rank_that_died_ends_with_it(gloo: World) -> None:
     outcome = run(gloo, endings.starts_a_child_and_dies)
     assert {finding.code for finding in findings(outcome)} == {"rank-death"}

@@ -8,7 +8,10 @@ from harness.semantics import needed_ranks
 from harness.trace import UNKNOWN_SITE, Op
 from harness.worlds import World
 from tests.programs import missing
+from tests.torch_versions import since
 from tests.worlds.running import run
+
+ALL_CALLS = since("2.9", "has a gloo without all_to_all")
 
 pytestmark = pytest.mark.gloo
 
@@ -30,6 +33,7 @@ def needed(kind: str, rank: int, root: int, size: int) -> set[int]:
     )
 
 
+@ALL_CALLS
 @pytest.mark.parametrize("size", [3, 4])
 def test_no_rank_leaves_a_collective_without_those_that_it_is_said_to_need(
     gloo: World, size: int

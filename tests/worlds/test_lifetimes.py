@@ -18,6 +18,7 @@ import pytest
 from harness.worlds import Outcome, World, WorldError, open_world
 from harness.worlds.server import StoreProcess
 from tests.programs import correct, endings, messages
+from tests.torch_versions import since
 from tests.worlds.call import Function
 from tests.worlds.running import (
     alive,
@@ -28,6 +29,8 @@ from tests.worlds.running import (
     run,
     the_finding,
 )
+
+QUIET = since("2.9", "has a gloo that prints a line when it connects")
 
 pytestmark = pytest.mark.gloo
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,6 +207,7 @@ def test_a_server_killed_between_cases_is_replaced(gloo: World) -> None:
     assert_gone(pids)
 
 
+@QUIET
 @pytest.mark.parametrize("moment", moments(3, 0))
 def test_a_command_killed_at_any_moment_leaves_nothing(moment: int, tmp_path: Path) -> None:
     """Moment 0 is while the server still imports torch."""

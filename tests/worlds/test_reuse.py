@@ -11,7 +11,10 @@ import pytest
 
 from harness.worlds import World
 from tests.programs import correct, endings
+from tests.torch_versions import since
 from tests.worlds.running import assert_clean, run
+
+QUIET = since("2.9", "has a gloo that prints a line when it connects")
 
 pytestmark = pytest.mark.gloo
 
@@ -20,6 +23,7 @@ def states(world: World, **options: Any) -> list[dict[str, Any]]:
     return [rank.result for rank in run(world, endings.state_of_the_process, **options).ranks]
 
 
+@QUIET
 def test_ranks_that_ended_well_are_used_again(gloo: World) -> None:
     before = {state["pid"] for state in states(gloo)}
     assert before & {state["pid"] for state in states(gloo, size=8)}
@@ -32,11 +36,13 @@ def test_fresh_ranks_have_run_nothing_and_are_not_used_again(gloo: World) -> Non
     assert not fresh & {state["pid"] for state in states(gloo)}
 
 
+@QUIET
 def test_ranks_of_a_failed_case_are_not_used_again(gloo: World) -> None:
     failed = {int(rank.output) for rank in run(gloo, endings.tells_its_id_and_raises).ranks}
     assert not failed & {state["pid"] for state in states(gloo, size=8)}
 
 
+@QUIET
 def test_what_a_program_does_to_its_process_is_undone_before_the_next(gloo: World) -> None:
     (clean,) = states(gloo, size=1, seed=5)
     soiled = {rank.result for rank in run(gloo, endings.soils_the_process).ranks}
@@ -52,11 +58,13 @@ def test_what_a_program_does_to_its_process_is_undone_before_the_next(gloo: Worl
         assert state["environment"].get("HOME") == os.environ.get("HOME")
 
 
+@QUIET
 def test_what_a_rank_prints_is_there_again_after_its_output_was_replaced(gloo: World) -> None:
     run(gloo, endings.soils_the_process)
     assert run(gloo, endings.prints_a_partial_line).ranks[0].output.startswith("whole 0\n")
 
 
+@QUIET
 def test_a_rank_still_tells_its_stack_after_its_signal_was_taken(gloo: World) -> None:
     soiled = {rank.result for rank in run(gloo, endings.soils_the_process).ranks}
     idle = len(gloo._idle)  # type: ignore[attr-defined]
