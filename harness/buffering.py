@@ -40,7 +40,7 @@ def explain_buffering(
         raise KeyboardInterrupt
     if outcome.ending != "finished":
         return finding
-    if (left := _left_behind(outcome)) is not None:
+    if (left := _left_behind(outcome, finding)) is not None:
         return _without_receive(finding, left)
     details = finding.details | {"with_buffered_sends": "finishes"}
     if finding.cause in (None, ORDER):
@@ -53,9 +53,14 @@ def explain_buffering(
     return finding.with_(cause=CAUSE, details=details, help=help_)
 
 
-def _left_behind(outcome: Outcome) -> Op | None:
-    """Return the first message that was sent and that nobody has received."""
-    sends = (op for op in outcome.trace.operations() if op.kind == "send" and op.match is None)
+def _left_behind(outcome: Outcome, finding: Finding) -> Op | None:
+    """Return the first message sent at a line of the finding's that nobody has received."""
+    lines = {(told.rank, told.file, told.line) for told in finding.operations}
+    sends = (
+        op
+        for op in outcome.trace.operations()
+        if op.kind == "send" and op.match is None and (op.rank, op.site.file, op.site.line) in lines
+    )
     return min(sends, key=lambda op: op.posted_ns, default=None)
 
 

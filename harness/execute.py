@@ -136,8 +136,9 @@ def verdict_on(
     if not explained:
         numbers = compare_numbers(target, case, outcome, world)
         wrong = list(numbers.findings)
-        if any(f.code == "gradient-mismatch" and f.cause == "unknown" for f in wrong):
-            wrong = check_labels(outcome.trace, stages=True)[:1] or wrong
+        unknown = [f for f in wrong if f.code == "gradient-mismatch" and f.cause == "unknown"]
+        if unknown and (swaps := check_labels(outcome.trace, stages=True)):
+            wrong = [*swaps[:1], *(f for f in wrong if f not in unknown)]
         found += uneven.explained(wrong, case, target)
     if not any(f.severity == "error" for f in found):
         found += memory.check(case, outcome, target)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from harness.case import Case
 from harness.checkers.repeated import compare_runs
@@ -71,7 +72,7 @@ def explore(
     explored = Exploration()
     if hazards and case.semantics in (None, *NCCL):
         explored.findings += _hazards(case, first, severity)
-    if not again or case.semantics in NCCL:
+    if not again or case.semantics in NCCL or "simulated" not in first.notes:
         return explored
 
     def run(how: Simulated) -> Outcome:
@@ -82,20 +83,30 @@ def explore(
         settled(outcome)
         return outcome
 
+    @cache
+    def repeats() -> bool:
+        """Whether the first run comes to the same when it is run again."""
+        again = run(simulated_of(case))
+        return "simulated" in again.notes and compare_runs(first, again, severity) is None
+
     def differs(how: Simulated, outcome: Outcome) -> bool:
         """Keep what a run shows that the first did not; whether that is enough."""
+        if "simulated" not in outcome.notes:  # it took the process down: real ranks ran it
+            return True
         told = _as_case(case, how)
         found = [f for f in judge(outcome, told) if f.severity == "error"]
         if not found and (other := compare_runs(first, outcome, severity)) is not None:
+            if not other.operations and severity == "warning" and not repeats():
+                return False  # it returns the time, say: no interleaving's doing
             found = [other.with_(case=str(told))]
         known = {(f.code, f.severity) for f in explored.findings}
         explored.findings += [f for f in found if (f.code, f.severity) not in known]
-        return any(f.severity == severity for f in found)
+        return any(f.severity in ("error", severity) for f in found)
 
     for how in _others(case, first):
         if differs(how, run(how)):
             return explored
-    if case.interleaving is None and _is_open(first):
+    if case.interleaving is None and _is_open(first) and not explored.findings:
         _walk(case, first, run, differs)
     return explored
 

@@ -24,6 +24,10 @@ __all__ = ["CaseResult", "Limits", "Progress", "RefusedError", "campaign", "exec
 
 SHRINK_TRIES = {"error": 80, "warning": 6}  # cases run to make one finding smaller
 SHRINK_SECONDS = 60.0
+STANDING = ("deadlock", "orphan-wait", "timeout", "collective-mismatch", "shape-mismatch")
+"""Codes of what meets, in a second step, what the first has left undone."""
+UNDONE = ("orphan-wait", "unreceived-message", "unawaited-request", "dropped-request")
+"""And of what one step alone then shows."""
 CONFIRMATIONS = 3  # fresh runs of a failure that did not repeat at once
 
 
@@ -199,14 +203,16 @@ class _Campaign:
         What a step leaves undone meets the next step's calls: the ranks then wait in a circle, say,
         and what is missing is hidden behind that.
         """
-        if (case.steps or 1) == 1 or finding.severity != "error" or self._time_left() <= 0:
+        if (case.steps or 1) == 1 or finding.code not in STANDING or self._time_left() <= 0:
             return False
         first = case.with_(steps=1)
         shown = [Root.of(found) for found in self._run(case).findings]
         hidden = [
             found
             for found in self._run(first).failures
-            if not any(Root.of(found).same(root) for root in shown)
+            if found.code in UNDONE
+            and set(found.ranks) & set(finding.ranks)
+            and not any(Root.of(found).same(root) for root in shown)
         ]
         for found in hidden:
             self._look_at(first, found)
@@ -225,8 +231,12 @@ class _Campaign:
             return
         self.agreement.add(agrees=not result.failures)
         self.results[again] = result
-        for finding in result.failures:
-            self._look_at(again, finding)
+        try:
+            for finding in result.failures:
+                self._look_at(again, finding)
+        except WorldError as error:
+            self.agreement.unavailable(str(error))
+            self.real = None
 
     def _shrunk(self, case: Case, root: Root, tries: int) -> Case:
         until = time.monotonic() + SHRINK_SECONDS

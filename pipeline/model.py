@@ -48,8 +48,8 @@ class Whole(Protocol):
         """Give the batch's inputs that rounding concerns, to be changed in place."""
         ...
 
-    def go_to(self, step: int) -> None:
-        """Take the batch of that step in place of the first one's; once only."""
+    def take(self, inputs: Any, targets: Tensor) -> None:
+        """Have this batch from now on."""
         ...
 
 
@@ -87,8 +87,8 @@ class Training(Protocol):
         """Build it in one process, on the CPU."""
         ...
 
-    def batch_at(self, step: int, first: "Batch") -> "Batch":
-        """Return what a rank sees of a step's batch, who saw `first` of the first one."""
+    def data_at(self, step: int) -> "tuple[Any, Tensor] | None":
+        """Return a step's own inputs and targets; None where they are the first one's."""
         ...
 
     def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
@@ -142,21 +142,12 @@ class Workload:
         return Monolith(self)
 
     def data_at(self, step: int) -> "tuple[Tensor, Tensor] | None":
-        """Return a step's inputs and targets; None where they are the first one's."""
+        """Return a step's own inputs and targets; None where they are the first one's."""
         if not step or self.kind != "conditioned":
             return None
         shape = self.batch, self.width, self.classes
         inputs, targets = _draw_data(*shape, self.seed * 1_000_003 + step)
         return inputs.to(self.dtype, copy=True), targets.clone()
-
-    def batch_at(self, step: int, first: "Batch") -> "Batch":
-        """Return what a rank sees of a step's batch, who saw `first` of the first one."""
-        data = self.data_at(step)
-        if data is None:
-            return first
-        held = zip((first.inputs, first.targets), data, strict=True)
-        inputs, targets = (None if old is None else new.to(old.device) for old, new in held)
-        return replace(first, inputs=inputs, targets=targets)
 
     def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the workload's optimizer over some of its parameters."""
@@ -182,6 +173,23 @@ class Batch:
     inputs: Any
     """A tensor, or a tuple of them for a user's model that takes several; None elsewhere."""
     targets: Tensor | None
+
+
+def batch_at(workload: Training, step: int, first: Batch) -> Batch:
+    """Return what a rank sees of a step's batch, who saw `first` of the first one."""
+    data = workload.data_at(step)
+    if data is None:
+        return first
+
+    def there(new: Any, old: Any) -> Any:
+        if old is None:
+            return None
+        if isinstance(old, tuple):
+            return (*map(there, new, old),)
+        return new.to(old.device)
+
+    inputs, targets = data
+    return replace(first, inputs=there(inputs, first.inputs), targets=there(targets, first.targets))
 
 
 ALL, NONE = slice(None), slice(0)
@@ -332,10 +340,9 @@ class Monolith(nn.Module):
             twin.inputs = self.inputs.to(dtype)
         return twin
 
-    def go_to(self, step: int) -> None:
-        """Take the batch of that step in place of the first one's."""
-        if (data := self.workload.data_at(step)) is not None:
-            self.inputs, self.targets = data[0].to(self.inputs), data[1].to(self.targets)
+    def take(self, inputs: Tensor, targets: Tensor) -> None:
+        """Have this batch from now on."""
+        self.inputs, self.targets = inputs.to(self.inputs), targets.to(self.targets)
 
     def floating_inputs(self) -> Sequence[Tensor]:
         """Give the inputs, which no other model shares from now on."""

@@ -3,14 +3,14 @@
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.model import Batch, Samples, split
+from pipeline.model import Samples, split
 from pipeline.optimizers import OPTIMIZERS
 
 RAISED_IN = "_raised_in"
@@ -66,17 +66,13 @@ class OwnWorkload:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.seed)
             model = _asked("model()", self.parts.model)
-            torch.default_generator.manual_seed(self.seed + 1)
-            found = _asked(f"data({self.batch})", self.parts.data, self.batch)
-            inputs, targets = checked_data(found, self.batch)
+        inputs, targets = self._data(0)
         if not isinstance(model, nn.Module):
             raise OwnModelError(f"model() returned {kind_of(model)}; expected an nn.Module")
         model = copy.deepcopy(model).to(self.dtype)  # it may be the same one at every call
         slices = self._split(model)
         several = isinstance(inputs, tuple)
         given = inputs if several else (inputs,)
-        given = tuple(cast(tensor, self.dtype) for tensor in given)
-        targets = cast(targets, self.dtype)
         return OwnModel(model, slices, given, targets, self.parts.loss, several=several)
 
     def _split(self, model: nn.Module) -> tuple[nn.Module, ...]:
@@ -105,15 +101,24 @@ class OwnWorkload:
             )
         return tuple(part.to(self.dtype) for part in slices)  # what is made anew is told later
 
-    def batch_at(self, step: int, first: Batch) -> Batch:
-        """Return what a rank sees of a step's batch: the samples of the first one, moved on."""
+    def data_at(self, step: int) -> tuple[Any, Tensor] | None:
+        """Return a step's inputs and targets, asked for anew; None for the first one's.
 
-        def moved(tensors: Any) -> Any:
-            several = isinstance(tensors, tuple)
-            return (*(moved_on(t, step) for t in tensors),) if several else moved_on(tensors, step)
+        Drawn from another seed in each step; a function that draws nothing gives the same again.
+        """
+        return self._data(step) if step else None
 
-        inputs, targets = (None if t is None else moved(t) for t in (first.inputs, first.targets))
-        return replace(first, inputs=inputs, targets=targets)
+    def _data(self, step: int) -> tuple[Any, Tensor]:
+        """Ask for a batch, and cast it, in memory of its own; OwnModelError where it is none."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(self.seed + 1 + step)
+            found = _asked(f"data({self.batch})", self.parts.data, self.batch)
+        inputs, targets = checked_data(found, self.batch)
+        if isinstance(inputs, tuple):
+            inputs = tuple(cast(tensor, self.dtype).clone() for tensor in inputs)
+        else:
+            inputs = cast(inputs, self.dtype).clone()
+        return inputs, cast(targets, self.dtype).clone()
 
     def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the user's optimizer over some of the parameters, else the case's."""
@@ -199,23 +204,15 @@ class OwnModel:
             whole, self.slices, self.inputs, self.targets, self.loss, several=self.several
         )
 
-    def go_to(self, step: int) -> None:
-        """Take the batch of that step in place of the first one's; once only."""
-        self.inputs = tuple(moved_on(tensor, step) for tensor in self.inputs)
-        self.targets = moved_on(self.targets, step)
+    def take(self, inputs: Any, targets: Tensor) -> None:
+        """Have this batch from now on."""
+        self.inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        self.targets = targets
 
     def floating_inputs(self) -> list[Tensor]:
         """Give the inputs that rounding concerns, which no other model shares from now on."""
         self.inputs = tuple(tensor.clone() for tensor in self.inputs)
         return [tensor for tensor in self.inputs if tensor.is_floating_point()]
-
-
-def moved_on(tensor: Tensor, step: int) -> Tensor:
-    """Return a step's samples: the first step's, each one place further on with each step.
-
-    The user's data are asked for once. So no step has its samples where another had them.
-    """
-    return tensor.roll(step, 0) if step else tensor
 
 
 def call(module: nn.Module, inputs: tuple[Any, ...]) -> Any:

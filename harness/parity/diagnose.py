@@ -26,7 +26,7 @@ def diagnose(difference: Difference) -> tuple[Claim, int]:
     assert step is not None
     assert difference.bound is not None
     culprit = max(difference.stages)
-    if (stale := _stale(step, difference.earlier)) is not None:
+    if (stale := stale_batch(difference)) is not None:
         return stale
     if not bool(torch.isfinite(step.observed).all()):
         return Claim(note="the gradient has values that are not finite"), _not_finite(step)
@@ -49,8 +49,11 @@ def diagnose(difference: Difference) -> tuple[Claim, int]:
     return claim, culprit
 
 
-def _stale(step: Step, earlier: Sequence[Step]) -> tuple[Claim, int] | None:
+def stale_batch(difference: Difference) -> tuple[Claim, int] | None:
     """Return the claim that an earlier step's data were used, and the stage that was given them."""
+    step, earlier = difference.evidence, difference.earlier
+    if step is None:
+        return None
     if step.records[0].stale:
         return Claim("stale-batch", note="the samples that went in are those of an earlier step"), 0
     if not earlier or (given := _as_given(step, own := _own_targets(step))) is None:

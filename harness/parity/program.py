@@ -39,7 +39,7 @@ from pipeline.actions import Action
 from pipeline.comms import Comms
 from pipeline.executor import run_step
 from pipeline.lower import Policy, default_policy, get_policy, lower
-from pipeline.model import Batch, Training, Workload
+from pipeline.model import Batch, Training, Workload, batch_at
 from pipeline.own_model import OwnModelError, Parts
 from pipeline.own_stage import build_own
 from pipeline.placement import Placement, placement_of
@@ -268,7 +268,7 @@ def run_steps(
         for number in range(case.steps):
             for parameter in parameters:
                 parameter.grad = None
-            given = workload.batch_at(number, batch)
+            given = batch_at(workload, number, batch)
             for one in held:
                 one.observer.start_step(given.inputs)
             comms.start_step()

@@ -84,7 +84,8 @@ class Reference:
         """Return a copy with its parameters at ``values``, and the batch of that step."""
         twin = self.copy(self.workload.dtype)
         twin.set(values)
-        twin.model.go_to(step)
+        if (data := self.workload.data_at(step)) is not None:
+            twin.model.take(*data)
         return twin
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 import sys
 from dataclasses import dataclass
@@ -48,11 +49,24 @@ class ProgramEntry:
         return None
 
 
+class _Digester(pickle.Pickler):
+    """Pickles a tensor as its values: torch's own way has an address in it."""
+
+    def reducer_override(self, value: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(value, torch.Tensor):
+            return NotImplemented
+        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return bytes, (f"{value.dtype} {tuple(value.shape)} ".encode() + flat.numpy().tobytes(),)
+
+
 def _digest(value: Any) -> str | None:
     """Return a hash of a value; None where it cannot be pickled."""
     if value is None:
         return None
     try:
-        return hashlib.sha256(pickle.dumps(value)).hexdigest()
+        file = io.BytesIO()
+        _Digester(file).dump(value)
+        return hashlib.sha256(file.getvalue()).hexdigest()
     except Exception:
         return None

@@ -62,6 +62,15 @@ def test_targets_of_other_samples_are_found(tmp_path: Path) -> None:
     assert only(write(tmp_path, turned), batch=6).cause == "permuted-targets"
 
 
+def test_a_batch_that_is_kept_from_the_first_step_is_found(tmp_path: Path) -> None:
+    kept = (
+        "def step(stage, comms, batch, chunks):\n",
+        "kept = {}\n\ndef step(stage, comms, batch, chunks):\n"
+        "    batch = kept.setdefault(comms.rank, batch)\n",
+    )
+    assert only(write(tmp_path, kept), batch=6).cause == "stale-batch"
+
+
 def test_the_names_may_be_the_step_s_attributes(tmp_path: Path) -> None:
     text = SHOWN.replace("def model", "def own").replace("def data", "def samples")
     text += "\nstep.model, step.data = own, samples\n"

@@ -280,6 +280,20 @@ def sums_in_the_order_of_arrival(rank, world_size):
     return float(total)
 
 
+def polls_and_returns_what_it_likes(rank, world_size):
+    """Its result is no matter of the order: the same numbers, and the time."""
+    began, tensor = time.perf_counter(), torch.ones(2)
+    work = dist.all_reduce(tensor, async_op=True)
+    while not work.is_completed():
+        pass
+    work.wait()
+    return {"sum": tensor, "took": time.perf_counter() - began}
+
+
+def polls_and_returns_numbers(rank, world_size):
+    return polls_and_returns_what_it_likes(rank, world_size)["sum"]
+
+
 def depends_on_a_poll(rank, world_size):
     if rank:
         dist.barrier()

@@ -54,6 +54,16 @@ def test_what_is_printed_or_returned_is_the_program_s_own_business() -> None:
     assert report.findings == []
 
 
+@pytest.mark.parametrize(
+    "function", [simulated.polls_and_returns_what_it_likes, simulated.polls_and_returns_numbers]
+)
+def test_what_no_order_decides_is_none_of_ours(function: object) -> None:
+    name = function.__name__  # type: ignore[attr-defined]
+    report = harness.run(f"{simulated.__file__}:{name}", 3, semantics="gloo", confirm=False)
+    assert report.findings == []
+    assert report.tried["runs"] > 2, "a poll leaves the order open"
+
+
 def test_the_order_of_a_set_is_one_order_in_every_run_of_a_process(sim: World) -> None:
     assert_clean(run(sim, simulated.sends_in_the_order_of_a_set))
     outcomes = [

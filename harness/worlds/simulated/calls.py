@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import contextlib
+import errno
 import functools
 import os
 import signal
@@ -105,12 +106,35 @@ class Calls(Replacing):
 
     def _kill(self, original: Any) -> Any:
         def kill(pid: int, number: int) -> None:
-            if pid == os.getpid() and number and self.is_a_rank():
-                self._hit(int(number))
-            else:
+            target = self._rank_of(pid) if self.is_a_rank() else None
+            if target is None:
                 original(pid, number)
+            elif target == self._simulation.rank:
+                if number:
+                    self._hit(int(number))
+            else:
+                self._hit_another(target, int(number))
 
         return kill
+
+    def _rank_of(self, pid: int) -> int | None:
+        """Return the rank whose process that is; of the real one's id the running rank."""
+        if pid == _process_id():
+            return self._simulation.rank
+        for fiber in self._simulation.scheduler.fibers:
+            if fiber.thread is not None and fiber.thread.native_id == pid:
+                return fiber.rank
+        return None
+
+    def _hit_another(self, rank: int, number: int) -> None:
+        """The running rank sends a signal to another one."""
+        if self._simulation.scheduler.fibers[rank].over:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        if not number or number in _HARMLESS:
+            return
+        if self._handlers.get((rank, number), signal.SIG_DFL) != signal.SIG_DFL:
+            raise self._simulation.refuse("a signal to another rank, which has a handler for it")
+        self._simulation.kill(rank, -number)
 
     def _raise_signal(self, original: Any) -> Any:
         def raise_signal(number: int) -> None:
@@ -246,6 +270,9 @@ class Calls(Replacing):
 def _environment() -> dict[bytes, bytes]:
     """Return the running rank's."""
     return os.environ._data  # type: ignore[attr-defined,no-any-return]
+
+
+_process_id = os.getpid  # of a simulated rank's own process there is another
 
 
 def _forget(args: Sequence[Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
+import sys
 import threading
 import time
 from typing import Any
@@ -17,10 +18,13 @@ import torch
 from torch import library
 from torch.nn.parallel import DistributedDataParallel
 
+from harness.targets import loading
 from harness.worlds.simulated.replacing import Replacing
 from harness.worlds.simulated.simulation import Simulation
 
 _LOCK_POLL_NS = 1_000_000
+_FUTURE_POLL_NS = 100_000_000
+_sleep = time.sleep
 
 
 class OwnProcess(Replacing):
@@ -28,6 +32,7 @@ class OwnProcess(Replacing):
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__(simulation)
+        self._folder = os.getcwd()  # noqa: PTH109
         self._interop: dict[int, int] = {}  # rank → the number of threads that it has set
         for name in ("time", "monotonic", "perf_counter"):
             self.replace(time, name, self._clock)
@@ -55,7 +60,10 @@ class OwnProcess(Replacing):
 
     def _getpid(self, original: Any) -> Any:
         def getpid() -> int:
-            return threading.get_native_id() if self.is_a_rank() else int(original())
+            caller = sys._getframe(2).f_code.co_filename  # a library's own notes are the process's
+            if self.is_a_rank() and loading.is_users(caller):
+                return threading.get_native_id()
+            return int(original())
 
         return getpid
 
@@ -64,10 +72,9 @@ class OwnProcess(Replacing):
             if not self.is_a_rank():
                 original(path)
                 return
-            before = os.getcwd()  # noqa: PTH109
             original(path)
             for fiber in self._simulation.scheduler.fibers:
-                fiber.state.folder = fiber.state.folder or before
+                fiber.state.folder = fiber.state.folder or self._folder
             self._simulation.scheduler.running().state.folder = os.getcwd()  # noqa: PTH109
 
         return chdir
@@ -130,8 +137,11 @@ class OwnProcess(Replacing):
         """Let the others go on, by whom or by whose messages the future is completed."""
 
         def wait(future: Any) -> Any:
-            if self.is_a_rank() and not torch._C.Future.done(future):
-                self._simulation.scheduler.block(lambda: torch._C.Future.done(future))
+            while self.is_a_rank() and not torch._C.Future.done(future):
+                if not self._simulation.scheduler.block(
+                    lambda: torch._C.Future.done(future), _FUTURE_POLL_NS
+                ):
+                    _sleep(0.001)  # a thread of torch's own may complete it
             return original(future)
 
         return wait
@@ -140,6 +150,10 @@ class OwnProcess(Replacing):
         """Complete what a hook returns: torch's C++ would wait for it without our knowing."""
 
         def register_comm_hook(model: Any, state: object, hook: Any) -> None:
+            if not (hasattr(hook, "__name__") and hasattr(hook, "__qualname__")):
+                original(model, state, hook)  # which refuses
+                return
+
             @functools.wraps(hook)
             def completed(state: object, bucket: Any) -> Any:
                 future = hook(state, bucket)
@@ -147,6 +161,6 @@ class OwnProcess(Replacing):
                     future.wait()
                 return future
 
-            original(model, state, completed if callable(hook) else hook)
+            original(model, state, completed)
 
         return register_comm_hook

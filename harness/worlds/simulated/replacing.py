@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,10 @@ def _stand_for(owner: Any, name: str, original: Any) -> _Stand:
     def call(*args: Any, **kwargs: Any) -> Any:
         return (stand.live or original)(*args, **kwargs)
 
-    stand = _stands[owner, name] = _Stand(original, call)
+    # A builtin binds to no object, though it be a class's attribute; nor does a partial.
+    bare = isinstance(original, types.BuiltinFunctionType)
+    wrapper = functools.update_wrapper(functools.partial(call), original) if bare else call
+    stand = _stands[owner, name] = _Stand(original, wrapper)
     return stand
 
 

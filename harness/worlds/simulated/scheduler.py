@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 TICK_NS = 1000  # between two events of the trace
 STRIKES = 8  # at a rank that is told to end
+POLLS = 1000  # in vain, before the time comes at which another rank's wait gives up
 
 
 class Unwind(BaseException):
@@ -157,6 +158,10 @@ def _unraisable_unwinds() -> Iterator[None]:
         sys.unraisablehook = usual
 
 
+def _never() -> bool:
+    return False
+
+
 class Scheduler:
     """Runs fibers one at a time, to the end of them all or until none can go on."""
 
@@ -164,6 +169,7 @@ class Scheduler:
         self.interleaving = interleaving
         self._patience_ns = patience_ns  # of virtual time in which nothing is posted or ends
         self._quiet_since = 0
+        self._polls = 0  # since something was posted or has ended
         self.fibers: list[Fiber] = []
         self.current: Fiber | None = None
         self.now_ns = 0
@@ -179,6 +185,7 @@ class Scheduler:
         """Return the time of an event, later than any before."""
         self.now_ns += TICK_NS
         self._quiet_since = self.now_ns
+        self._polls = 0
         return self.now_ns
 
     def start(self, fibers: list[Fiber], body: Callable[[Fiber], None]) -> None:
@@ -222,7 +229,7 @@ class Scheduler:
         while True:
             fiber.ready, fiber.deadline_ns = ready, deadline
             self._pass_on(fiber)
-            in_time = not fiber.timed_out
+            in_time = not fiber.timed_out or ready()
             fiber.ready, fiber.deadline_ns, fiber.timed_out = None, None, False
             if fiber.callbacks:
                 fiber.run_callbacks()
@@ -235,16 +242,19 @@ class Scheduler:
 
     def sleep(self, nanoseconds: int) -> None:
         """Let virtual time pass on the running rank: everybody else goes first."""
-        self.block(lambda: False, max(0, nanoseconds))
+        self.block(_never, max(0, nanoseconds))
 
     def give_way(self) -> None:
         """Let the others go first: the running rank only polls."""
         fiber = self.running()
         self.polled = True
+        self._polls += 1
         others = [other for other in self.fibers if other is not fiber and other.can_go_on]
         if others:
             self._hand_over(fiber, others[self._place(others, fiber)])
-        elif (sleeper := self._first_sleeper()) is not None:
+        elif (sleeper := self._first_sleeper()) is not None and (
+            sleeper.ready is _never or self._polls > POLLS
+        ):
             self._wake(sleeper)
 
     def maybe_interrupt(self, fiber: Fiber) -> None:

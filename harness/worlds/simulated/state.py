@@ -72,8 +72,7 @@ class RankState:
         os.environ._data = self.environ  # type: ignore[attr-defined]
         sys.argv, sys.path = self.argv, self.path
         if self.folder is not None:
-            with contextlib.suppress(OSError):  # it is gone
-                os.chdir(self.folder)
+            _enter_folder(self.folder)
         self.shares.put()
         torch_private.use_world(self.world)
         recording.activate(self.recorder)
@@ -102,6 +101,16 @@ class RankState:
 
     def _take_new_modules(self) -> None:
         self.modules.own.update(users_modules())
+
+
+_chdir = os.chdir  # which is replaced while ranks run
+
+
+def _enter_folder(folder: str) -> None:
+    try:
+        _chdir(folder)
+    except OSError:  # it is gone: no rank may be left in another's
+        _chdir("/")
 
 
 _installed: dict[str, Any] = {}  # modules that are known to be nobody's own

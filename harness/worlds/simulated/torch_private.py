@@ -7,6 +7,7 @@ says what, before anything runs.
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -19,10 +20,10 @@ from torch._C import _distributed_c10d
 from torch.distributed import distributed_c10d as c10d
 
 from harness.instrument import everywhere
-from harness.targets import loading
 from harness.worlds import WorldError
 
 NAME = "sim"
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120
 native: Any = _distributed_c10d
 _KNOWN = frozenset({"gloo", "nccl", "xccl", "undefined", NAME})  # in whose place it stands
 _NEEDED: tuple[tuple[Any, str], ...] = (
@@ -146,7 +147,7 @@ def _not_for_a_module(original: property) -> property:
 
     def world(owner: Any) -> Any:
         code = sys._getframe(1).f_code
-        if code.co_name == "<module>" and not loading.is_users(code.co_filename):
+        if code.co_name == "<module>" and code.co_filename.startswith(_TORCH):
             return None
         return original.__get__(owner, type(owner))
 

@@ -5,8 +5,10 @@
 import fcntl
 import multiprocessing
 import os
+import signal
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -66,6 +68,58 @@ def a_clock_that_goes_on_in_a_sleep(rank, world_size):
         monotonic() - starts[1] > 0.19,
         (time.perf_counter_ns() - starts[2] > 190_000_000),
     )
+
+
+class Timer:
+    now = time.perf_counter
+
+
+@row(2)
+def a_clock_that_is_a_class_s_attribute(rank, world_size):
+    return Timer().now() > 0, type(Timer().now())
+
+
+@row(2)
+def a_folder_that_is_gone(rank, world_size):
+    """One rank stands in it; the other still has its own."""
+    place, before = folder(rank), Path.cwd()
+    mine = place / str(rank)
+    mine.mkdir()
+    os.chdir(mine)
+    if rank == 0:
+        mine.rmdir()
+    dist.barrier()
+    if rank == 1:
+        Path("name").write_text("still here")
+    dist.barrier()
+    os.chdir(before)
+    found = Path.cwd() == before
+    removed(rank, place)
+    return found
+
+
+@row(2)
+def a_poll_beside_a_wait_that_may_give_up(rank, world_size):
+    """It is nobody's time that a poll takes."""
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["word"], timedelta(seconds=30))
+        return store.get("word")
+    for _ in range(3):
+        store.check(["nobody sets this"])
+        store.add("nor counts this", 0)
+    store.set("word", "said")
+    return None
+
+
+@row(2, loose=True)
+def one_kills_the_other(rank, world_size):
+    every = [None] * world_size
+    dist.all_gather_object(every, os.getpid())
+    if rank == 0:
+        os.kill(every[1], 0)
+        os.kill(every[1], signal.SIGKILL)
+    dist.recv(torch.zeros(1), 1 - rank)
 
 
 @row(3)
