@@ -177,7 +177,8 @@ class Batch:
 
 def batch_at(workload: Training, step: int, first: Batch) -> Batch:
     """Return what a rank sees of a step's batch, who saw `first` of the first one."""
-    data = workload.data_at(step)
+    sees_any = first.inputs is not None or first.targets is not None
+    data = workload.data_at(step) if sees_any else None
     if data is None:
         return first
 
@@ -245,23 +246,28 @@ def _draw(workload: Workload) -> Built:
         if conditioned:
             for unit in units:
                 _condition(unit)
-        inputs = torch.randn(workload.batch, wide, dtype=torch.float32)
         if conditioned:
-            # Spread over the classes, with no period that a microbatch could fall in with.
-            targets = torch.randperm(workload.batch) % narrow
+            inputs, targets = _conditioned_data(workload.batch, wide, narrow)
         else:
+            inputs = torch.randn(workload.batch, wide, dtype=torch.float32)
             targets = torch.randint(0, narrow, (workload.batch,))
     for unit in units:
         unit.to(workload.dtype)
     return Built(tuple(units), inputs.to(workload.dtype), targets)
 
 
+def _conditioned_data(
+    batch: int, width: int, classes: int, source: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Draw inputs, float32, and targets from a generator, by default torch's own."""
+    inputs = torch.randn(batch, width, generator=source, dtype=torch.float32)
+    # Spread over the classes, with no period that a microbatch could fall in with.
+    return inputs, torch.randperm(batch, generator=source) % classes
+
+
 @functools.lru_cache(maxsize=8)  # the ranks of a case ask for the same, and so does its oracle
 def _draw_data(batch: int, width: int, classes: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw inputs and targets as the conditioned workload's first are, float32."""
-    source = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(batch, width, generator=source, dtype=torch.float32)
-    return inputs, torch.randperm(batch, generator=source) % classes
+    return _conditioned_data(batch, width, classes, torch.Generator().manual_seed(seed))
 
 
 @torch.no_grad()

@@ -114,11 +114,12 @@ class OwnWorkload:
             torch.default_generator.manual_seed(self.seed + 1 + step)
             found = _asked(f"data({self.batch})", self.parts.data, self.batch)
         inputs, targets = checked_data(found, self.batch)
-        if isinstance(inputs, tuple):
-            inputs = tuple(cast(tensor, self.dtype).clone() for tensor in inputs)
-        else:
-            inputs = cast(inputs, self.dtype).clone()
-        return inputs, cast(targets, self.dtype).clone()
+
+        def own(given: Any) -> Any:
+            several = isinstance(given, tuple)
+            return (*map(own, given),) if several else cast(given, self.dtype).clone()
+
+        return own(inputs), own(targets)
 
     def optimizer_for(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """Return the user's optimizer over some of the parameters, else the case's."""

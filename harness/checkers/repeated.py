@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator as operators
 from typing import Any
 
 from harness.checkers.phrases import operation, place
@@ -42,8 +43,9 @@ def _other_operations(first: Outcome, second: Outcome) -> tuple[int, Op, str] | 
     for one, other in zip(first.trace.ranks, second.trace.ranks, strict=True):
         ours, theirs = list(one.ops.values()), list(other.ops.values())
         for a, b in zip(ours, theirs, strict=False):
-            if (mine := _key(a)) != (its := _key(b)):
-                return one.rank, a, f"instead of {_named(a)} it did {_named(b)}{_how(mine, its)}"
+            if names := _differing(a, b):
+                what = f"instead of {_named(a)} it did {_named(b)}{_how(a, b, names)}"
+                return one.rank, a, what
         if len(ours) != len(theirs):
             longer = ours if len(ours) > len(theirs) else theirs
             extra = longer[min(len(ours), len(theirs))]
@@ -68,23 +70,35 @@ def _numbers(result: Any, kept: Any) -> Any:
     return [(s.gradient, s.parameters, s.loss) for stage in result.stages for s in stage.steps]
 
 
-def _key(op: Op) -> dict[str, Any]:
-    """Return what may not differ; of objects not how long they are when pickled."""
-    numel = None if op.api.endswith(_OF_OBJECTS) else op.numel
-    return {
-        "call": (op.kind, op.api, op.site), "group": op.group, "peer": op.peer, "tag": op.tag,
-        "elements": numel, "dtype": op.dtype, "root": op.root, "reduction": op.reduce_op,
-        "action": op.action,
-    }  # fmt: skip
-
-
+_COMPARED = {
+    "kind": "kind", "api": "call", "site": "line", "group": "group", "peer": "peer", "tag": "tag",
+    "numel": "elements", "dtype": "dtype", "root": "root", "reduce_op": "reduction",
+    "action": "action",
+}  # fmt: skip
+"""What of two operations may not differ, and its name."""
+_NAMED = ("kind", "api", "site", "peer")  # told of each operation anyway
 _OF_OBJECTS = ("_object", "_object_list")
-_TOLD = ("group", "tag", "elements", "dtype", "root", "reduction", "action")
+_values = operators.attrgetter(*_COMPARED)
 
 
-def _how(mine: dict[str, Any], its: dict[str, Any]) -> str:
-    """Say what differs, where the calls and their lines do not."""
-    told = [f"{name} {mine[name]} and {its[name]}" for name in _TOLD if mine[name] != its[name]]
+def _differing(one: Op, other: Op) -> list[str]:
+    """Return in what two operations differ; objects may be of any length when pickled."""
+    if _values(one) == _values(other):
+        return []
+    pairs = zip(_COMPARED, _values(one), _values(other), strict=True)
+    names = [name for name, a, b in pairs if a != b]
+    if one.api.endswith(_OF_OBJECTS) and one.api == other.api:
+        names = [name for name in names if name != "numel"]
+    return names
+
+
+def _how(one: Op, other: Op, names: list[str]) -> str:
+    """Say what differs, beyond what tells the operations from each other."""
+    told = [
+        f"{_COMPARED[name]} {getattr(one, name)} and {getattr(other, name)}"
+        for name in names
+        if name not in _NAMED
+    ]
     return f" ({'; '.join(told)})" if told else ""
 
 

@@ -55,7 +55,8 @@ def stale_batch(difference: Difference) -> tuple[Claim, int] | None:
     if step is None:
         return None
     if step.records[0].stale:
-        return Claim("stale-batch", note="the samples that went in are those of an earlier step"), 0
+        which = min(step.records[0].stale)
+        return Claim("stale-batch", note=f"the samples that went in are those of step {which}"), 0
     if not earlier or (given := _as_given(step, own := _own_targets(step))) is None:
         return None
     if all(map(torch.equal, given, own)):
@@ -63,7 +64,7 @@ def stale_batch(difference: Difference) -> tuple[Claim, int] | None:
     for old in earlier:
         its = [old.reference.model.targets[list(chosen)] for chosen in step.partition.rows]
         if all(map(torch.equal, given, its)):
-            note = "the targets are those of an earlier step"
+            note = f"the targets are those of step {old.number}"
             return Claim("stale-batch", note=note), len(step.spans) - 1
     return None
 

@@ -65,7 +65,8 @@ def _forget_default_device() -> None:
 
     Torch 2.8 looks into what ``set_default_device(None)`` leaves, and fails.
     """
-    context: Any = torch._GLOBAL_DEVICE_CONTEXT
-    if getattr(context, "device_context", None) is not None:
+    context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    if context is None or getattr(context, "device_context", None) is not None:
         torch.set_default_device(None)
-    vars(context).pop("device_context", None)
+    if context is not None:
+        vars(context).pop("device_context", None)

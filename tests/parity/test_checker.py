@@ -75,6 +75,7 @@ def test_data_of_an_earlier_step_are_told_where_they_went_in(
     assert (finding.code, finding.cause) == ("gradient-mismatch", "stale-batch")
     assert [(op.rank, op.op) for op in finding.operations] == [(rank, "forward")]
     assert finding.details["step"] == 1
+    assert "are those of step 0" in finding.message
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

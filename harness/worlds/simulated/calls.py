@@ -23,8 +23,8 @@ from torch.distributed import distributed_c10d as c10d
 
 from harness.worlds.processes import ProcessWorld
 from harness.worlds.simulated.replacing import Replacing
-from harness.worlds.simulated.scheduler import Killed, Unwind
 from harness.worlds.simulated.simulation import Simulation
+from harness.worlds.simulated.unwinding import Killed, Unwind
 
 _INIT = (
     "backend", "init_method", "timeout", "world_size", "rank", "store", "group_name",
@@ -46,6 +46,9 @@ class Calls(Replacing):
         self._children: list[int] = []
         self._handlers: dict[tuple[int, int], Any] = {}  # rank, signal → its handler
         self._at_exit: dict[int, list[Callable[[], Any]]] = {}  # rank → what it has registered
+
+    def install(self) -> None:
+        """Replace them; :meth:`remove` also undoes a part of it."""
         for owner, name, make in (
             (time, "sleep", self._sleep),
             (os, "_exit", self._exit),

@@ -8,7 +8,8 @@ from collections import deque
 from typing import Any
 
 from harness.worlds import Echo
-from harness.worlds.simulated.scheduler import Scheduler, Unwind
+from harness.worlds.simulated.scheduler import Scheduler
+from harness.worlds.simulated.unwinding import Unwind
 
 KEPT_LINES = 2000
 

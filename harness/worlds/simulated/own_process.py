@@ -19,6 +19,7 @@ from torch import library
 from torch.nn.parallel import DistributedDataParallel
 
 from harness.targets import loading
+from harness.worlds.simulated import torch_private
 from harness.worlds.simulated.replacing import Replacing
 from harness.worlds.simulated.simulation import Simulation
 
@@ -34,6 +35,9 @@ class OwnProcess(Replacing):
         super().__init__(simulation)
         self._folder = os.getcwd()  # noqa: PTH109
         self._interop: dict[int, int] = {}  # rank → the number of threads that it has set
+
+    def install(self) -> None:
+        """Replace them; :meth:`remove` also undoes a part of it."""
         for name in ("time", "monotonic", "perf_counter"):
             self.replace(time, name, self._clock)
             self.replace(time, f"{name}_ns", self._clock_ns)
@@ -44,7 +48,7 @@ class OwnProcess(Replacing):
         self.replace(torch, "get_num_interop_threads", self._get_interop)
         self.replace(library.Library, "__init__", self._register)
         self.replace(library, "define", self._register)
-        self.replace(torch._C.Future, "wait", self._future_wait)
+        self.replace(torch_private.Future, "wait", self._future_wait)
         self.replace(DistributedDataParallel, "register_comm_hook", self._hook)
 
     def _clock(self, original: Any) -> Any:
@@ -69,13 +73,11 @@ class OwnProcess(Replacing):
 
     def _chdir(self, original: Any) -> Any:
         def chdir(path: Any) -> None:
-            if not self.is_a_rank():
-                original(path)
-                return
             original(path)
-            for fiber in self._simulation.scheduler.fibers:
-                fiber.state.folder = fiber.state.folder or self._folder
-            self._simulation.scheduler.running().state.folder = os.getcwd()  # noqa: PTH109
+            if (mine := self._simulation.scheduler.on_this_thread) is not None:
+                for fiber in self._simulation.scheduler.fibers:
+                    fiber.state.folder = fiber.state.folder or self._folder
+                mine.state.folder = os.getcwd()  # noqa: PTH109
 
         return chdir
 
@@ -137,9 +139,9 @@ class OwnProcess(Replacing):
         """Let the others go on, by whom or by whose messages the future is completed."""
 
         def wait(future: Any) -> Any:
-            while self.is_a_rank() and not torch._C.Future.done(future):
+            while self.is_a_rank() and not torch_private.Future.done(future):
                 if not self._simulation.scheduler.block(
-                    lambda: torch._C.Future.done(future), _FUTURE_POLL_NS
+                    lambda: torch_private.Future.done(future), _FUTURE_POLL_NS
                 ):
                     _sleep(0.001)  # a thread of torch's own may complete it
             return original(future)

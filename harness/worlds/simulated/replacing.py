@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,8 +70,7 @@ class Replacing:
 
     def is_a_rank(self) -> bool:
         """Whether the calling thread is the running rank's."""
-        fiber = self._simulation.scheduler.current
-        return fiber is not None and fiber.thread is threading.current_thread()
+        return self._simulation.scheduler.on_this_thread is not None
 
     def user_who_called(self) -> str | None:
         """Return the user's line that called what was replaced; None for a package's own."""

@@ -7,30 +7,16 @@ can ever change again. Nothing here depends on the machine's clock.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import functools
-import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from harness.worlds.simulated.unwinding import Pursuit, Unwind, unraisable_unwinds
 
 TICK_NS = 1000  # between two events of the trace
 STRIKES = 8  # at a rank that is told to end
 POLLS = 1000  # in vain, before the time comes at which another rank's wait gives up
-
-
-class Unwind(BaseException):
-    """Ends a rank from outside: the case is decided."""
-
-
-class Killed(BaseException):
-    """Ends a rank as a signal or ``os._exit`` would."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status  # as waitpid tells
 
 
 class Interleaving(Protocol):
@@ -107,55 +93,6 @@ class Callback:
 
     is_due: Callable[[], bool]
     run: Callable[[], None]
-
-
-class Pursuit:
-    """Ends one thread by Unwind, though its program swallow every exception.
-
-    Whenever the program lets go of the exception, which is at the end of the clause that took it,
-    it is raised again: outside of that clause. That is done below Python, as its destructor:
-    code in Python would be the first to meet it.
-    """
-
-    def __init__(self, thread: int) -> None:
-        self._thread = ctypes.c_ulong(thread)
-        self._kind = type("Unwind", (Unwind,), {})
-        again = functools.partial(_raise_in, self._thread, ctypes.py_object(self._kind))
-        self._kind.__del__ = staticmethod(again)  # type: ignore[attr-defined]
-
-    def exception(self) -> Unwind:
-        """Return what the thread itself may raise."""
-        unwind: Unwind = self._kind()
-        return unwind
-
-    def strike(self) -> None:
-        """Raise it in the thread at its next Python instruction."""
-        _raise_in(self._thread, ctypes.py_object(self._kind))
-
-    def stop(self) -> None:
-        """Let the thread alone: the program has ended."""
-        if "__del__" in vars(self._kind):
-            del self._kind.__del__  # type: ignore[attr-defined]
-        _raise_in(self._thread, None)
-
-
-_raise_in: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
-
-
-@contextlib.contextmanager
-def _unraisable_unwinds() -> Iterator[None]:
-    """Say nothing of those that come in a destructor, where they are lost."""
-    usual = sys.unraisablehook
-
-    def hook(what: Any) -> None:
-        if not issubclass(what.exc_type, Unwind):
-            usual(what)
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = usual
 
 
 def _never() -> bool:
@@ -264,10 +201,15 @@ class Scheduler:
         if self.interleaving.interrupts():
             self._pass_on(fiber)
 
+    @property
+    def on_this_thread(self) -> Fiber | None:
+        """The fiber of the calling thread, where that is the one which has the baton."""
+        fiber = self.current
+        return fiber if fiber is not None and fiber.ident == threading.get_ident() else None
+
     def running(self) -> Fiber:
         """Return the fiber of the calling thread, which has the baton."""
-        fiber = self.current
-        if fiber is None or fiber.ident != threading.get_ident():
+        if (fiber := self.on_this_thread) is None:
             raise Unwind  # a thread that was given up, or is none of ours
         return fiber
 
@@ -281,7 +223,7 @@ class Scheduler:
         Those that do not end within ``grace`` seconds each are given up: their threads go on by
         themselves, and are refused whatever they ask for.
         """
-        with _unraisable_unwinds():
+        with unraisable_unwinds():
             self._end_all(grace)
 
     def _end_all(self, grace: float) -> None:

@@ -17,8 +17,9 @@ from harness.worlds.simulated.group import SimProcessGroup, key_of
 from harness.worlds.simulated.guard import Flights
 from harness.worlds.simulated.rendezvous import Rendezvous
 from harness.worlds.simulated.request import Request
-from harness.worlds.simulated.scheduler import Killed, Scheduler, Unwind
+from harness.worlds.simulated.scheduler import Scheduler
 from harness.worlds.simulated.store import Stores
+from harness.worlds.simulated.unwinding import Killed, Unwind
 
 NOTICED_NS = 50_000_000  # after which a death has been noticed everywhere
 ABORTED = -int(signal.SIGABRT)

@@ -55,7 +55,7 @@ class SimStore(Store):
 
     def _polled(self) -> None:
         """The running rank may be asking again and again: let the others go first."""
-        if self._scheduler.current is not None:
+        if self._scheduler.on_this_thread is not None:
             self._scheduler.give_way()
 
     def _has(self, keys: Sequence[str]) -> bool:

@@ -25,6 +25,7 @@ from harness.worlds import WorldError
 NAME = "sim"
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # noqa: PTH118, PTH120
 native: Any = _distributed_c10d
+Future: Any = torch._C.Future  # what every future of torch's waits by
 _KNOWN = frozenset({"gloo", "nccl", "xccl", "undefined", NAME})  # in whose place it stands
 _NEEDED: tuple[tuple[Any, str], ...] = (
     (native, "_set_thread_isolation_mode"),
@@ -32,6 +33,7 @@ _NEEDED: tuple[tuple[Any, str], ...] = (
     (c10d, "_new_process_group_helper"),
     (c10d, "init_process_group"),
     (type(c10d.group), "WORLD"),
+    (torch._C.Future, "wait"),
     (c10d.Backend, "_plugins"),
     (c10d.Backend, "backend_type_map"),
     (c10d.Backend, "backend_capability"),

@@ -32,9 +32,10 @@ from harness.worlds.simulated.interruptions import Interruptions
 from harness.worlds.simulated.output import Output, RankStream
 from harness.worlds.simulated.own_process import OwnProcess
 from harness.worlds.simulated.recorded import Recorded
-from harness.worlds.simulated.scheduler import Fiber, Killed, Scheduler, Unwind
+from harness.worlds.simulated.scheduler import Fiber, Scheduler
 from harness.worlds.simulated.simulation import Simulation
 from harness.worlds.simulated.state import Modules, RankState, Surroundings, copy_of_environment
+from harness.worlds.simulated.unwinding import Killed, Unwind
 
 POLL_S = 0.05  # how often the watchdog looks
 PORT = 29500  # that nobody listens at: every store is simulated
@@ -189,13 +190,15 @@ class Run:
         installed.replace("TCPStore", lambda _: simulation.stores.tcp)
         installed.replace("FileStore", lambda _: simulation.stores.file)
         ours = instrument.install()
-        calls = self._calls = Calls(simulation)
-        own = OwnProcess(simulation)
-        aside.refuse_by(simulation.refuse)
+        calls, own = Calls(simulation), OwnProcess(simulation)
+        self._calls = calls
         streams = sys.stdout, sys.stderr
         output = Output(self._scheduler, self._size, self._echo)
-        sys.stdout, sys.stderr = (RankStream(output, stream) for stream in streams)
         try:
+            calls.install()
+            own.install()
+            aside.refuse_by(simulation.refuse)
+            sys.stdout, sys.stderr = (RankStream(output, stream) for stream in streams)
             ending = self._watch()
         finally:
             sys.stdout, sys.stderr = streams

@@ -26,6 +26,15 @@ def folder(rank):
     return Path(held[0])
 
 
+def moved(rank):
+    """Go to a folder of this rank's own; return the one that holds it, the one before, and it."""
+    place, before = folder(rank), Path.cwd()
+    mine = place / str(rank)
+    mine.mkdir()
+    os.chdir(mine)
+    return place, before, mine
+
+
 def removed(rank, place):
     dist.barrier()
     if rank == 0:
@@ -45,10 +54,7 @@ def an_id_of_its_own(rank, world_size):
 
 @row(2)
 def a_folder_of_its_own(rank, world_size):
-    place, before = folder(rank), Path.cwd()
-    mine = place / str(rank)
-    mine.mkdir()
-    os.chdir(mine)
+    place, before, _ = moved(rank)
     Path("name").write_text(f"rank {rank}")
     dist.barrier()
     found = Path("name").read_text(), Path.cwd().name
@@ -82,10 +88,7 @@ def a_clock_that_is_a_class_s_attribute(rank, world_size):
 @row(2)
 def a_folder_that_is_gone(rank, world_size):
     """One rank stands in it; the other still has its own."""
-    place, before = folder(rank), Path.cwd()
-    mine = place / str(rank)
-    mine.mkdir()
-    os.chdir(mine)
+    place, before, mine = moved(rank)
     if rank == 0:
         mine.rmdir()
     dist.barrier()
